@@ -1,0 +1,1 @@
+# libkvt, headers, program, manual pages, completions, kvt.pc. Filled when the program links.

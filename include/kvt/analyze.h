@@ -1,0 +1,65 @@
+/* analyze.h - comparisons that can be trusted, from results.
+ *
+ * Tables own their rows; kvt_report_free() ends them. Intervals are percentile bootstraps over
+ * prompts, paired between policies, 10,000 resamples; below 8 prompts the range is printed and
+ * labelled so; on one trace the spread over lanes. */
+#ifndef KVT_ANALYZE_H
+#define KVT_ANALYZE_H
+
+#include "kvt/ctx.h"
+#include "kvt/result.h"
+
+typedef enum kvt_interval_kind {
+    KVT_INTERVAL_NONE,
+    KVT_INTERVAL_LANES,  /* one trace: bootstrap over its lanes, a spread */
+    KVT_INTERVAL_RANGE,  /* below 8 traces: smallest and largest */
+    KVT_INTERVAL_PROMPTS /* 95 % bootstrap over traces */
+} kvt_interval_kind;
+
+KVT_API const char *kvt_interval_name(kvt_interval_kind kind); /* "95% over prompts" */
+
+/* One line of the summary and a row of curve.csv: a policy at a budget, over traces. */
+typedef struct kvt_curve_row {
+    char policy[96], policy_params[384], exactness[24], act[16], growth[16];
+    char budget_asked[32];
+    double budget_frac, budget_tokens_mean;
+    int64_t traces_count;
+    double kept_tokens_mean, end_slots_mean_tokens, kept_bytes_mean;
+    int64_t acted_count;
+    double lost_mass_mean_frac, lost_mass_ci_lo_frac, lost_mass_ci_hi_frac;
+    char interval[32]; /* kvt_interval_name() */
+    double oracle_lost_mass_mean_frac, regret_mean_frac, allocation_regret_mean_frac;
+    double recall_mean_frac, recall_unprotected_mean_frac;
+    double attn_kl_mean_nats, attn_kl_p95_nats, attn_kl_max_nats;
+    double score_kl_mean_nats, out_err_mean_rel;
+    double auc_lost_mass; /* area over log2 budget, the same on each row of the curve */
+    int64_t is_control;
+} kvt_curve_row;
+
+typedef struct kvt_report kvt_report;
+
+/* Names: cells, lanes, steps, evictions, audit, curve. steps and evictions read the traces and
+ * are long: ask for the run ids that are wanted (NULL: all). The rows are sorted by key. */
+KVT_API const char *const *kvt_report_names(void); /* ends with NULL */
+KVT_API KVT_CHECKED kvt_code kvt_report_make(kvt_report **out, const char *name,
+                                             const kvt_results *results, const char *run_id,
+                                             const kvt_ctx *ctx, kvt_err *err);
+KVT_API const kvt_table *kvt_report_table(const kvt_report *r);
+KVT_API void kvt_report_free(kvt_report *r);
+/* The columns of a table, without rows: for documents. */
+KVT_API void kvt_report_schema(const char *name, kvt_schema *out);
+
+/* Paired difference of two policies at one budget over the traces that both have. */
+typedef struct kvt_difference {
+    double mean, lo, hi, p_value; /* a - b */
+    int64_t n_trace;
+    kvt_interval_kind kind;
+    bool separable; /* the interval leaves 0 out */
+} kvt_difference;
+
+KVT_API KVT_CHECKED kvt_code kvt_compare(kvt_difference *out, const kvt_results *results,
+                                         const char *policy_a, const char *policy_b,
+                                         const char *budget, const char *column, uint64_t seed,
+                                         kvt_err *err);
+
+#endif

@@ -1,0 +1,26 @@
+/* pieces.h - arithmetic that policies, allocators and metrics share (replay/pieces.c). */
+#ifndef KVT_PIECES_H
+#define KVT_PIECES_H
+
+#include "kvt/policy.h"
+
+/* Pools of stride 1 over `width` values around each; an even width counts as the next odd one.
+ * The mean counts what lies outside as zero, the maximum leaves it out. out and in differ. */
+KVT_API void kvt_pool_mean(float *out, const float *in, int64_t n, int64_t width);
+KVT_API void kvt_pool_max(float *out, const float *in, int64_t n, int64_t width);
+KVT_API void kvt_add_rows(float *mark, const kvt_view *attn);  /* mark[s] += sum over H, Q */
+KVT_API void kvt_mean_heads(float *out, const kvt_view *rows); /* out[s] = mean over H of [H S] */
+
+static inline int64_t kvt_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t kvt_max(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Marks the `k` best of n scores that are not pinned, beside all pinned ones: of equal scores the
+ * lower index wins; NaN sorts last. Returns how many are marked. scratch holds the work. */
+KVT_API int64_t kvt_keep_best(bool *keep, const float *score, const bool *pinned, int64_t n,
+                              int64_t k, kvt_arena *scratch);
+
+/* A uniform number of [0, 1) from the lane's stream, and the next 64 bits of it. */
+KVT_API double kvt_random(uint64_t *rng);
+KVT_API uint64_t kvt_random_bits(uint64_t *rng);
+
+#endif

@@ -1,0 +1,240 @@
+/* policy.h - what an eviction policy is. C only.
+ *
+ * The engine owns the cache, the clock, the budget, the random numbers and every byte of memory.
+ * A policy owns an opinion: what to remember from a query, and which slots to keep.
+ *
+ * A lane is the cache of one kv head of one layer. Its slots hold tokens in ascending position.
+ * For each lane the engine does
+ *
+ *   prefill   append all prompt tokens;
+ *             step() once, with the last window() prompt queries
+ *   decode    append one token;  step() with its one query
+ *   in both   if slots > budget:  score(), select(), drop what was not kept
+ *
+ * With drop_first the decode order is append, drop, step. After an eviction a row is the softmax
+ * of the same query over the slots that are left. What step() learns from the prompt is shared by
+ * all budgets (lane->budget is 0 there); after that each budget has its own marks, state and
+ * random stream. */
+#ifndef KVT_POLICY_H
+#define KVT_POLICY_H
+
+#include "kvt/arena.h"
+#include "kvt/param.h"
+#include "kvt/sequence.h"
+#include "kvt/view.h"
+#include "kvt/work.h"
+
+struct kvt_share;
+enum { KVT_POLICY_ABI = 1 };
+
+/* When it may act. A prefill-only policy lets decoded tokens pile up. */
+typedef enum kvt_phase { KVT_PREFILL = 1 << 0, KVT_DECODE = 1 << 1 } kvt_phase;
+
+/* What it reads besides positions: KVT_NEED_ATTN, ... one bit a line of traces/needs.def. Only
+ * what is declared is there: the data pointer of everything else is NULL, so that an undeclared
+ * use fails a test instead of passing unseen. Where a trace does not hold what is declared, the
+ * cell is refused with the dataset's name. */
+enum {
+#define KVT_NEED(id, text, datasets) KVT_NEED_BIT_##id,
+#include "traces/needs.def"
+#undef KVT_NEED
+    KVT_NEED_COUNT
+};
+typedef enum kvt_need {
+#define KVT_NEED(id, text, datasets) KVT_NEED_##id = 1 << KVT_NEED_BIT_##id,
+#include "traces/needs.def"
+#undef KVT_NEED
+} kvt_need;
+
+/* Which lanes select() sees together, and so may trade slots. */
+typedef enum kvt_scope { KVT_BY_LANE, KVT_BY_LAYER, KVT_BY_MODEL } kvt_scope;
+
+/* What becomes of a slot that was not kept. */
+typedef enum kvt_effect {
+    KVT_EVICT,   /* gone for good */
+    KVT_SKIP,    /* not attended to by this query, still there for the next */
+    KVT_JOIN,    /* averaged into the slot before it: see join() */
+    KVT_CHANNELS /* score and keep run over D: all slots stay, channels of the keys go */
+} kvt_effect;
+
+/* X(name, as printed, what the number is worth), best first. Printed beside every result and
+ * stored in it. */
+/* clang-format off */
+#define KVT_EXACTNESSES(X)                                                               \
+    X(EXACT,          "exact",          "the set that the policy keeps on this model")   \
+    X(BUDGET_EXACT,   "budget-exact",   "exact at the budgets its probe was run for")    \
+    X(OPEN_LOOP,      "open-loop",      "later queries are those of the full cache")     \
+    X(SURROGATE,      "surrogate",      "stands in for a policy that changes the model") \
+    X(NOT_REPLAYABLE, "not replayable", "refused: the trace cannot tell")
+/* clang-format on */
+
+typedef enum kvt_exactness {
+#define X(name, text, help) KVT_##name,
+    KVT_EXACTNESSES(X)
+#undef X
+} kvt_exactness;
+
+/* What the engine, the reports and the reader must know before it runs. */
+typedef struct kvt_traits {
+    unsigned phases; /* kvt_phase */
+    unsigned needs;  /* kvt_need */
+    kvt_scope scope;
+    kvt_effect effect;
+
+    /* The best class it can have. The engine prints the worse of this and of what it finds:
+     * acting in decode is open-loop at best, a probe that was run for one budget is budget-exact
+     * at best. */
+    kvt_exactness exactness;
+
+    /* score() depends neither on the budget nor on earlier evictions: the engine ranks each lane
+     * once and cuts that ranking at every budget. Only for prefill; lane->budget is 0 then. */
+    bool one_ranking;
+
+    /* Only for variants whose code repeats keys and values first (LAQ, the authors' SnapKV): a
+     * lane for each query head, H is 1 in every view, and bytes are counted so. */
+    bool by_query_head;
+
+    bool drop_first; /* in decode it drops before the row attends: a row sees B, not B + 1 */
+    bool may_exceed; /* published arithmetic may hold more than B: the audit shows it */
+
+    /* It keeps what scores above a threshold and has no budget of its own: asked for one, the
+     * engine finds the threshold whose mean kept count meets it, and the report says "matched
+     * mean". */
+    bool by_threshold;
+
+    /* Of the table's controls and bounds: full, random, position, the oracles. */
+    bool control;
+
+    /* With KVT_NEED_PROBE: /probe/NAME of the trace. The engine's own parameter probe=NAME takes
+     * another one of the same kind. */
+    const char *probe;
+} kvt_traits;
+
+/* Extra tokens that ran on the stored prompt: learned tokens, a draft, the prompt repeated. Here
+ * Q counts the probe's tokens. */
+typedef struct kvt_probe {
+    kvt_view attn;    /* f32 [H Q S] the prompt's part of each row; sums to at most 1 */
+    kvt_view queries; /* f32 [H Q D] after RoPE */
+    kvt_view keys;    /* f32 [Q D] after RoPE, of the probe's own tokens */
+    kvt_view lse;     /* f32 [H Q] over the prompt and the probe's own keys */
+    kvt_view pos;     /* i32 [Q] */
+    kvt_view h_norm;  /* f32 [Q] norm of each token's hidden state */
+} kvt_probe;
+
+/* One tensor that a weights file must hold. A policy with a table of these, ended by {0}, takes
+ * the engine's own parameter weights=FILE. The engine opens the file once, checks its kind, its
+ * model and every line here, and stores the file's digest in the result. */
+typedef struct kvt_weight {
+    const char *name; /* "gate/down" */
+    const char *axes; /* "LGED": the hooks see this lane's [E D] */
+    const char *help;
+} kvt_weight;
+
+typedef struct kvt_lane {
+    int layer, group; /* which lane: layer of the trace, kv head (query head where by_query_head) */
+    int n_layer;      /* layers of the whole model; model_layer is this one's place among them */
+    int model_layer;
+    int64_t now;      /* position of the newest token */
+    int64_t budget;   /* slots it may hold; 0 under one_ranking and in step() */
+    int64_t n_slot;
+    int64_t step;     /* 0: the decision at the end of the prompt; t follows response row t - 1 */
+    const int64_t *pos;             /* [S] position held by each slot, ascending */
+    float *mark;                    /* [S slot_width] the policy's own; moves with the slots */
+    void *state;                    /* state_size bytes, the policy's own; zero at the start */
+    const kvt_sequence *seq;        /* the prompt: lengths, spans, ids, flags, geometry */
+    kvt_view attn;                  /* f32 [H Q S] each row sums to 1 over the slots */
+    kvt_view logits;                /* f32 [H Q S] scaled, before the softmax */
+    kvt_view blocks;                /* f32 [H J S] attention of each block of prompt queries */
+    kvt_view col_sum, col_max;      /* f32 [H S] causal, before any eviction */
+    kvt_view keys, values;          /* f32 [S D] keys after RoPE */
+    kvt_view queries;               /* f32 [H Q D] after RoPE */
+    kvt_view query_mean, query_cov; /* f32 [H D], [H D D] before RoPE */
+    kvt_view query_freq_abs;        /* f32 [H F] mean magnitude of each rotary pair */
+    kvt_view wo_l1, wo_l2;          /* f32 [H S] norms of W_O v */
+    kvt_view hidden;                /* f32 [S E] input of the projections, after the input norm */
+    kvt_view decision;              /* f32 [S] */
+    kvt_view future;                /* f32 [H Q S] attention of the queries after `now` (in score) */
+    kvt_view scores;                /* f32 [S] computed by another program */
+    kvt_view scores_pinned;         /* u8 [S], data NULL: none */
+    const kvt_probe *probe;         /* its attn is NULL where it ran on an evicted cache */
+    const kvt_view *weights;        /* one for each line of the policy's table */
+    kvt_arena *scratch;             /* rewound after each hook */
+    uint64_t *rng; /* [KVT_RNG_WORDS] one stream for each (seed, trace, policy, layer, lane) */
+} kvt_lane;
+
+typedef struct kvt_policy {
+    uint32_t abi; /* KVT_POLICY_ABI */
+
+    /* Identity: `kvt policy list`, --help, the manual, docs/policies.md. */
+    const char *name;    /* [a-z0-9-]+, as typed */
+    const char *title;   /* one line, no full stop */
+    const char *paper;   /* authors, year, arXiv or DOI */
+    const char *differs; /* how the default departs from the paper, or "" */
+
+    kvt_traits traits; /* the most that it ever does: vary() only narrows it */
+    int slot_width;    /* floats of mark for each slot */
+    size_t state_size; /* bytes of state for each lane */
+
+    size_t params_size;
+    const kvt_param *params;   /* ends with {0}; NULL: none */
+    const kvt_weight *weights; /* ends with {0}; NULL: nothing learned */
+
+    /* Hooks. `params` is the policy's own struct, defaults filled in. Each is optional, but one of
+     * score and select must be there. None of them allocates outside scratch, prints, or keeps a
+     * pointer past its return. */
+
+    /* Fewer phases or needs, a worse exactness, lanes by query head: what these parameters change. */
+    void (*vary)(const void *params, kvt_traits *traits);
+
+    /* Where the rule itself is impossible with these numbers at this budget (a share of 0, more
+     * pinned than the budget holds and known before scoring), writes one line into `why` and
+     * returns false: the cell is skipped with it. */
+    bool (*fits)(const void *params, int64_t budget, int64_t n_prompt, char *why, size_t cap);
+
+    /* How many of the last prompt queries step() gets. NULL: none. */
+    int64_t (*window)(const void *params, int64_t n_prompt);
+
+    /* Memory that depends on the trace or on parameters. NULL: slot_width, state_size. */
+    void (*size)(const void *params, const kvt_sequence *seq, int64_t budget, int *slot_width,
+                 size_t *state_size);
+
+    /* Once a lane and budget, before its first decision. */
+    void (*begin)(const void *params, kvt_lane *lane);
+
+    /* How slots are shared out over lanes unless the user says another one (snapkv/ada). NULL:
+     * evenly. Allocators are a registry of their own (kvt/share.h). */
+    const struct kvt_share *share;
+    /* What this policy sets in its allocator's parameters ("beta=20"), from its own. NULL: nothing. */
+    void (*share_params)(const void *params, char *out, size_t cap);
+
+    /* Learns from queries: reads attn, writes mark. */
+    void (*step)(const void *params, kvt_lane *lane);
+
+    /* Ranks the slots into score [S], higher is kept, and sets pinned [S] for those that its rule
+     * always keeps (sinks, window). Both start at zero. A pinned slot is out of the ranking: its
+     * score is not read. */
+    void (*score)(const void *params, float *score, bool *pinned, const kvt_lane *lane);
+
+    /* Marks keep[i][s] over the lanes of the scope, at most sum(budget) in all, what is pinned
+     * included (may_exceed: more, and the audit shows it). NULL: the best budget[i] of each lane;
+     * of equal scores the lower position is kept. */
+    void (*select)(const void *params, bool *const *keep, const kvt_lane *lane, int n_lane,
+                   const float *const *score, const bool *const *pinned, const int64_t *budget);
+
+    /* Under KVT_JOIN: true where the newest token is averaged, before RoPE, into the slot before
+     * it, with this weight (DMC). */
+    bool (*join)(const void *params, const kvt_lane *lane, float *weight);
+
+    /* What the engine cannot see from traits, window and size: drafts, extra tokens, how it
+     * selects, layout. NULL: nothing more. */
+    void (*work)(const void *params, kvt_work *work);
+} kvt_policy;
+
+enum { KVT_RNG_WORDS = 4 };
+
+KVT_API const kvt_policy *const *kvt_policies(void);         /* by name, ends with NULL */
+KVT_API const kvt_policy *kvt_policy_find(const char *name); /* built-in ones only; or NULL */
+KVT_API const char *kvt_exactness_name(kvt_exactness e);     /* "open-loop" */
+KVT_API const char *kvt_exactness_help(kvt_exactness e);
+
+#endif

@@ -64,6 +64,8 @@ typedef struct kvt_schema {
     int n;
 } kvt_schema;
 
+/* The columns with the registered metrics; replay/columns.c has them. traces/ takes them as
+ * arguments, so that the format knows no metric. */
 KVT_API void kvt_cell_schema(kvt_schema *out);
 KVT_API void kvt_lane_schema(kvt_schema *out);
 
@@ -100,9 +102,15 @@ KVT_API void kvt_result_drop_arrays(kvt_result *r);
 KVT_API int32_t kvt_result_evict_step(const kvt_result *r, int cell, int layer, int lane,
                                       int64_t token);
 
-KVT_API KVT_CHECKED kvt_code kvt_result_write(const kvt_result *r, const char *path, kvt_err *err);
-KVT_API KVT_CHECKED kvt_code kvt_result_open(kvt_result **out, const char *path, bool arrays,
-                                             kvt_err *err);
+/* Writes by a temporary name and a rename; `cells` and `lanes` say which columns the rows have. */
+KVT_API KVT_CHECKED kvt_code kvt_result_write(const kvt_result *r, const kvt_schema *cells,
+                                              const kvt_schema *lanes, const char *path,
+                                              kvt_err *err);
+/* Columns are matched by name: one that the file lacks is undefined in every row (NAN,
+ * KVT_EMPTY_INT, ""), one that it has beside them is passed over. Expected: NOTFOUND, FORMAT. */
+KVT_API KVT_CHECKED kvt_code kvt_result_open(kvt_result **out, const kvt_schema *cells,
+                                             const kvt_schema *lanes, const char *path,
+                                             bool arrays, kvt_err *err);
 KVT_API bool kvt_is_result_path(const char *path); /* ends with ".kvt-results.h5" */
 
 /* A set of results, owned. */
@@ -114,7 +122,8 @@ typedef struct kvt_results {
 KVT_API void kvt_results_free(kvt_results *s); /* NULL is fine */
 KVT_API KVT_CHECKED kvt_code kvt_results_add(kvt_results *s, kvt_result *r, kvt_err *err);
 /* Every result file below `dir` (or the file `dir`), sorted by trace and policy. */
-KVT_API KVT_CHECKED kvt_code kvt_results_load(kvt_results **out, const char *dir, bool arrays,
+KVT_API KVT_CHECKED kvt_code kvt_results_load(kvt_results **out, const kvt_schema *cells,
+                                              const kvt_schema *lanes, const char *dir, bool arrays,
                                               kvt_err *err);
 
 #endif

@@ -10,7 +10,8 @@
 typedef enum kvt_column_type {
     KVT_COL_TEXT, /* char [width] in the row, ended by NUL */
     KVT_COL_INT,  /* int64_t; INT64_MIN: empty */
-    KVT_COL_REAL  /* double; NAN: empty */
+    KVT_COL_REAL, /* double; NAN: empty */
+    KVT_COL_STRING /* const char * in the row; NULL: empty */
 } kvt_column_type;
 
 #define KVT_EMPTY_INT INT64_MIN
@@ -38,7 +39,7 @@ typedef struct kvt_table {
     { .name = #field, .unit = (unit_), .help = (help_), .offset = offsetof(S, field),   \
       .width = sizeof(((S *)0)->field),                                                 \
       .type = _Generic(((S *)0)->field, int64_t: KVT_COL_INT, double: KVT_COL_REAL,     \
-                       default: KVT_COL_TEXT) }
+                       const char *: KVT_COL_STRING, default: KVT_COL_TEXT) }
 /* clang-format on */
 
 KVT_API int kvt_table_columns(const kvt_column *columns); /* how many */
@@ -57,5 +58,15 @@ typedef struct kvt_csv_options {
 /* Writes PATH (by a temporary name and a rename; "-": to the stream `out` as data). */
 KVT_API KVT_CHECKED kvt_code kvt_table_csv(const kvt_table *t, const char *path,
                                            const kvt_csv_options *options, kvt_err *err);
+
+/* The same in pieces, for tables that are too long for memory: every call of kvt_csv_rows() brings
+ * more rows of the same columns. close renames the file and frees the writer, always; abort removes
+ * it. */
+typedef struct kvt_csv kvt_csv;
+KVT_API KVT_CHECKED kvt_code kvt_csv_open(kvt_csv **out, const kvt_table *t, const char *path,
+                                          const kvt_csv_options *options, kvt_err *err);
+KVT_API KVT_CHECKED kvt_code kvt_csv_rows(kvt_csv *c, const kvt_table *t, kvt_err *err);
+KVT_API KVT_CHECKED kvt_code kvt_csv_close(kvt_csv *c, kvt_err *err);
+KVT_API void kvt_csv_abort(kvt_csv *c); /* NULL is fine */
 
 #endif

@@ -17,7 +17,8 @@ typedef enum cli_type {
     CLI_REAL,   /* double */
     CLI_SIZE,   /* int64_t, "512MiB" */
     CLI_CHOICE, /* int, an index into choices */
-    CLI_LIST    /* cli_list: may be repeated */
+    CLI_LIST,   /* cli_list: may be repeated */
+    CLI_COUNT   /* int: how often it was given */
 } cli_type;
 
 enum { CLI_LIST_MAX = 256 };
@@ -45,6 +46,7 @@ typedef struct cli_option {
 typedef struct cli {
     bool quiet, json, ascii, no_pager;
     int verbose;
+    bool help, version; /* -h and -V, which main.c answers */
     int color;        /* 0 auto, 1 always, 2 never; use cli_color() */
     int progress;     /* 0 auto, 1 bar, 2 plain, 3 none */
     int64_t threads;  /* 0: OpenMP's own */
@@ -64,8 +66,14 @@ typedef struct cli_command {
     const char *examples[8];         /* "kvt replay a.h5 -p snapkv -b 10%", NULL-ended */
     int min_args, max_args;          /* operands; max -1: any number */
     const char *complete;            /* what completes an operand */
+    bool no_json;                    /* it has nothing to print as JSON: --json is refused */
     kvt_code (*run)(cli *c, const void *options, int n_arg, char **arg, kvt_err *err);
 } cli_command;
+
+/* Each cmd_NAME.c ends with `const cli_command cli_command_NAME = {...};`. */
+#define CLI_COMMAND(id) extern const cli_command cli_command_##id;
+#include "cli/commands.def"
+#undef CLI_COMMAND
 
 const cli_command *const *cli_commands(void); /* in the order of commands.def, NULL-ended */
 const cli_command *cli_command_find(const char *name);

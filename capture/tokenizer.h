@@ -1,0 +1,105 @@
+/* tokenizer.h - text to token ids and back, with the byte range of every token.
+ *
+ *   tokenizer *t;
+ *   tokenizer_new(&t, &source, &err);
+ *   token_list list;
+ *   token_list_init(&list);
+ *   tokenizer_encode(t, &list, text, n, &(tokenizer_range){0, n}, 1, true, &err);
+ *   ... list.id[0 .. list.n), token i is list.text[list.offset[i] .. list.offset[i + 1]) ...
+ *   token_list_fini(&list);
+ *   tokenizer_free(t);
+ *
+ * Control tokens of the vocabulary (<|im_end|>) are recognised only where the caller says so:
+ * in what a chat template put there, never in what a person wrote. A tokenizer is used by one
+ * thread at a time. */
+#ifndef CAPTURE_TOKENIZER_H
+#define CAPTURE_TOKENIZER_H
+
+#include "base/buf.h"
+#include "capture/bpe.h"
+#include "kvt/sequence.h" /* KVT_TOKEN_SPECIAL ... */
+
+/* Types of tokens, as GGUF counts them. */
+enum {
+    TOKEN_NORMAL = 1,
+    TOKEN_UNKNOWN = 2,
+    TOKEN_CONTROL = 3,
+    TOKEN_USER = 4, /* matches in any text */
+    TOKEN_UNUSED = 5,
+    TOKEN_BYTE = 6
+};
+
+/* What a model file says. Everything is borrowed until tokenizer_new returns. */
+typedef struct tokenizer_source {
+    const char *model;     /* "gpt2"; another kind is refused by name */
+    const char *pre;       /* "smollm"; NULL (absent) and unknown names are refused */
+    const bpe_text *token; /* [V] */
+    const int32_t *type;   /* [V], or NULL: all normal */
+    int64_t n_token;
+    const bpe_text *merge; /* [n_merge] "left right" */
+    int64_t n_merge;
+    int32_t bos, eos, eot; /* -1: none */
+    const int32_t *stop;   /* [n_stop] more ends of text */
+    int n_stop;
+    int add_bos, add_eos; /* 0, 1, or -1: the pre-tokenizer's default */
+    bool nfc;             /* the text is brought to NFC first */
+} tokenizer_source;
+
+typedef struct tokenizer tokenizer;
+
+/* FORMAT names the field that is wrong. */
+KVT_CHECKED kvt_code tokenizer_new(tokenizer **out, const tokenizer_source *source,
+                                   kvt_err *err);
+void tokenizer_free(tokenizer *t); /* NULL is fine */
+
+int64_t tokenizer_count(const tokenizer *t); /* V; rows of the embedding above it are padding */
+const char *tokenizer_pre(const tokenizer *t);
+int32_t tokenizer_bos(const tokenizer *t);   /* -1: none */
+bool tokenizer_adds_bos(const tokenizer *t); /* whether encoding puts one in front */
+bool tokenizer_is_stop(const tokenizer *t, int32_t id);
+bool tokenizer_is_special(const tokenizer *t, int32_t id);            /* a control token */
+int32_t tokenizer_find_special(const tokenizer *t, const char *text); /* "<|im_end|>", or -1 */
+/* The bytes of a token, borrowed; id in [0, V). A token may be half a character. */
+bpe_text tokenizer_bytes(const tokenizer *t, int32_t id);
+
+/* Tokens with the text that they tile. Growing; token_list_fini frees it. */
+typedef struct token_list {
+    int32_t *id;     /* [n] */
+    int64_t *offset; /* [n + 1] bytes of text; NULL while n is 0 */
+    uint8_t *flag;   /* [n] KVT_TOKEN_SPECIAL; the caller adds the others */
+    int64_t n, cap;
+    buf text; /* what was tokenized, in normal form */
+} token_list;
+
+void token_list_init(token_list *list);
+void token_list_fini(token_list *list);
+/* Appends one token and the bytes that it stands for, e.g. a generated one. */
+KVT_CHECKED kvt_code token_list_push(token_list *list, const tokenizer *t, int32_t id,
+                                     uint8_t flag, kvt_err *err);
+
+/* Bytes [begin, end) of a text. */
+typedef struct tokenizer_range {
+    size_t begin, end;
+} tokenizer_range;
+
+/* Appends the tokens of valid UTF-8. Control tokens are cut out (leftmost, then longest) only
+ * where they lie whole within one of the n_special ranges (ascending, apart); what lies between
+ * them is tokenized in one go, so that borders of ranges change no ids. bos: puts a BOS in
+ * front where the model wants one (tokenizer_adds_bos), the list is empty and the text does not
+ * begin with one already; it stands for no text: its byte range is empty. FORMAT with the place
+ * of bytes that are no UTF-8. */
+KVT_CHECKED kvt_code tokenizer_encode(tokenizer *t, token_list *list, const char *text,
+                                      size_t n, const tokenizer_range *special,
+                                      int64_t n_special, bool bos, kvt_err *err);
+
+/* The text as the tokenizer will see it (NFC where the model has it, else a copy). Whoever
+ * needs byte places in the tokenized text brings it to normal form before putting it together.
+ */
+KVT_CHECKED kvt_code tokenizer_normal_form(const tokenizer *t, buf *out, const char *text,
+                                           size_t n, kvt_err *err);
+
+/* How many of n bytes end with a whole character: what follows is the begin of one that the
+ * next token may finish. A stream prints these and holds the rest back. */
+size_t tokenizer_whole(const char *bytes, size_t n);
+
+#endif

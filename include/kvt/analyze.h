@@ -44,6 +44,11 @@ KVT_API const char *const *kvt_report_names(void); /* ends with NULL */
 KVT_API KVT_CHECKED kvt_code kvt_report_make(kvt_report **out, const char *name,
                                              const kvt_results *results, const char *run_id,
                                              const kvt_ctx *ctx, kvt_err *err);
+/* The same, streamed into a CSV file: rows never stand in memory together. */
+KVT_API KVT_CHECKED kvt_code kvt_report_csv(const char *name, const kvt_results *results,
+                                            const char *run_id, const char *path,
+                                            const kvt_csv_options *options, const kvt_ctx *ctx,
+                                            kvt_err *err);
 KVT_API const kvt_table *kvt_report_table(const kvt_report *r);
 KVT_API void kvt_report_free(kvt_report *r);
 /* The columns of a table, without rows: for documents. */

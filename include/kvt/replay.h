@@ -104,6 +104,21 @@ KVT_API void kvt_use_free(kvt_use *u);
 KVT_API void kvt_uses_free(kvt_use **u, int n);
 KVT_API const kvt_param *kvt_use_table(void); /* of kvt_use_params */
 
+/* ---- attention rows ------------------------------------------------------------------------ */
+
+/* Rows of the stored queries, head by head: read where the trace holds attn/rows, else computed from
+ * q and k by the one routine of compute/rows.h; the same bits. For browsers and exports; a few heads
+ * are cached. Used by one thread. NOTFOUND where the trace has neither. (replay/rows.c) */
+typedef struct kvt_rows kvt_rows;
+KVT_API KVT_CHECKED kvt_code kvt_rows_open(kvt_rows **out, kvt_trace *t, kvt_err *err);
+/* f16 [Q T] of a query head of the layer (of the trace), borrowed until the next call. */
+KVT_API KVT_CHECKED kvt_code kvt_rows_head(kvt_rows *r, int layer, int head, const uint16_t **rows,
+                                           kvt_err *err);
+/* The mean over the query heads of a kv head, of the response rows only: f32 [M T]. */
+KVT_API KVT_CHECKED kvt_code kvt_rows_group(kvt_rows *r, int layer, int group, const float **rows,
+                                            kvt_err *err);
+KVT_API void kvt_rows_close(kvt_rows *r); /* NULL is fine */
+
 /* ---- running ------------------------------------------------------------------------------- */
 
 typedef struct kvt_replay_spec {

@@ -1,8 +1,8 @@
 /* bpe.h - byte-pair merging of one word, with a heap: O(n log n), no recursion.
  *
  *   bpe *b;
- *   bpe_new(&b, token, n_token, merge, n_merge, &err);
- *   bpe_word(b, &sink, word, n, &err);       calls sink.token(id, n_byte) from left to right
+ *   bpe_new(&b, token, literal, n_token, merge, n_merge, &err);
+ *   bpe_word(b, id, size, &n_id, word, n, false, &err);
  *   bpe_free(b);
  *
  * Tokens and merges are written in the byte-level alphabet, in which every byte is one

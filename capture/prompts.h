@@ -15,6 +15,7 @@
 #define CAPTURE_PROMPTS_H
 
 #include "capture/template.h"
+#include "kvt/arena.h"
 
 enum { PROMPTS_FILE_LIMIT = 1 << 30, PROMPT_ID_MAX = 200, PROMPT_SPANS_MAX = 32 };
 

@@ -1,7 +1,7 @@
 /* tokenizer.h - text to token ids and back, with the byte range of every token.
  *
  *   tokenizer *t;
- *   tokenizer_new(&t, &source, &err);
+ *   tokenizer_open(&t, gguf, NULL, &err);
  *   token_list list;
  *   token_list_init(&list);
  *   tokenizer_encode(t, &list, text, n, &(tokenizer_range){0, n}, 1, true, &err);
@@ -47,11 +47,18 @@ typedef struct tokenizer_source {
 
 typedef struct tokenizer tokenizer;
 
-/* FORMAT names the field that is wrong. */
+/* From a model file's metadata (tokenizer.ggml.*). pre: replaces what the file says; NULL: the
+ * file's. FORMAT names the key that is missing or wrong. */
+struct gguf;
+KVT_CHECKED kvt_code tokenizer_open(tokenizer **out, const struct gguf *g, const char *pre,
+                                    kvt_err *err);
+/* From parts; FORMAT names the field that is wrong. */
 KVT_CHECKED kvt_code tokenizer_new(tokenizer **out, const tokenizer_source *source,
                                    kvt_err *err);
 void tokenizer_free(tokenizer *t); /* NULL is fine */
 
+/* The model's chat template, for template_find; NULL: none. */
+const char *tokenizer_chat(const tokenizer *t);
 int64_t tokenizer_count(const tokenizer *t); /* V; rows of the embedding above it are padding */
 const char *tokenizer_pre(const tokenizer *t);
 int32_t tokenizer_bos(const tokenizer *t);   /* -1: none */

@@ -1,0 +1,25 @@
+/* simd.c - which vector code runs. */
+#include "compute/simd.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kvt/backend.h"
+
+bool simd_avx2(void)
+{
+#if SIMD_X86
+    const char *forced = getenv("KVT_SIMD");
+    if (forced && strcmp(forced, "baseline") == 0)
+        return false;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
+#else
+    return false;
+#endif
+}
+
+const char *kvt_simd_name(void)
+{
+    return simd_avx2() ? "avx2" : "baseline";
+}

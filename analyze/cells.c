@@ -1,0 +1,180 @@
+/* cells.c - the tables that a result file already holds: cells, lanes and the budget audit. */
+#include "analyze/report_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kvt/arena.h"
+
+/* ---- cells: one row a trace, policy and budget ---------------------------------------------
+ */
+
+static kvt_code make_cells(const kvt_results *results, const char *run_id,
+                           const report_sink *sink, const kvt_ctx *ctx, kvt_err *err)
+{
+    (void)ctx;
+    const kvt_result **order = report_order(results);
+    if (order == NULL)
+        return kvt_fail_memory(err, (size_t)results->n * sizeof *order);
+    kvt_code code = KVT_OK;
+    for (int64_t i = 0; i < results->n && code == KVT_OK; i++)
+        for (int c = 0; c < order[i]->n_cell && code == KVT_OK; c++)
+            if (run_id == NULL || report_wants(run_id, &order[i]->cell[c]))
+                code = sink->rows(sink->user, &order[i]->cell[c], 1, err);
+    kvt_free(order);
+    return code;
+}
+
+const report_kind report_cells = {
+    .name = "cells",
+    .title = "one row a trace, policy and budget; skipped and failed ones with their reason",
+    .row_size = sizeof(kvt_cell),
+    .schema = kvt_cell_schema,
+    .make = make_cells,
+};
+
+/* ---- lanes ---------------------------------------------------------------------------------
+ */
+
+typedef struct lanes_row {
+    report_key key;
+    kvt_lane_row lane;
+} lanes_row;
+
+static bool is_key(const char *name)
+{
+    return strcmp(name, "run_id") == 0 || strcmp(name, "policy") == 0 ||
+           strcmp(name, "budget_asked") == 0;
+}
+
+/* Key columns, then those of a lane row that are no keys. */
+static void lanes_schema(kvt_schema *out)
+{
+    kvt_schema lane = {0};
+    kvt_lane_schema(&lane);
+    *out = (kvt_schema){0};
+    report_key_schema(out, offsetof(lanes_row, key));
+    for (int i = 0; i < lane.n && out->n < KVT_COLUMNS_MAX; i++) {
+        if (is_key(lane.column[i].name))
+            continue;
+        out->column[out->n] = lane.column[i];
+        out->column[out->n++].offset += offsetof(lanes_row, lane);
+    }
+    out->column[out->n] = (kvt_column){0};
+}
+
+static kvt_code make_lanes(const kvt_results *results, const char *run_id,
+                           const report_sink *sink, const kvt_ctx *ctx, kvt_err *err)
+{
+    (void)ctx;
+    const kvt_result **order = report_order(results);
+    if (order == NULL)
+        return kvt_fail_memory(err, (size_t)results->n * sizeof *order);
+    kvt_code code = KVT_OK;
+    for (int64_t i = 0; i < results->n && code == KVT_OK; i++) {
+        const kvt_result *r = order[i];
+        int64_t n_lane = (int64_t)r->n_layer * r->n_lane;
+        for (int c = 0; c < r->n_cell && code == KVT_OK; c++) {
+            if (!report_wants(run_id, &r->cell[c]))
+                continue;
+            lanes_row row = {0};
+            report_key_of(&row.key, &r->cell[c]);
+            for (int64_t a = 0; a < n_lane && code == KVT_OK; a++) {
+                row.lane = r->lane[(int64_t)c * n_lane + a];
+                code = sink->rows(sink->user, &row, 1, err);
+            }
+        }
+    }
+    kvt_free(order);
+    return code;
+}
+
+const report_kind report_lanes = {
+    .name = "lanes",
+    .title = "one row a lane (kv head of a layer) of each cell",
+    .row_size = sizeof(lanes_row),
+    .schema = lanes_schema,
+    .make = make_lanes,
+};
+
+/* ---- audit: does a policy keep what was asked ----------------------------------------------
+ */
+
+typedef struct audit_row {
+    report_key key;
+    int64_t layer, kv_head, asked_tokens, kept_prefill_tokens, kept_end_tokens, kept_max_tokens,
+        excess_tokens, kept_bytes;
+    const char *flag;
+} audit_row;
+
+static void audit_schema(kvt_schema *out)
+{
+    static const kvt_column columns[] = {
+        KVT_COLUMN(audit_row, layer, "", "layer of the model, from 0"),
+        KVT_COLUMN(audit_row, kv_head, "",
+                   "kv head of the layer, from 0 (query head where a set is kept for each)"),
+        KVT_COLUMN(audit_row, asked_tokens, "tokens", "slots that this lane was given"),
+        KVT_COLUMN(audit_row, kept_prefill_tokens, "tokens",
+                   "held after the decision at the end of the prompt"),
+        KVT_COLUMN(audit_row, kept_end_tokens, "tokens", "held after the last step"),
+        KVT_COLUMN(audit_row, kept_max_tokens, "tokens",
+                   "most that it held after any decision"),
+        KVT_COLUMN(audit_row, excess_tokens, "tokens",
+                   "held at the end of the prompt beyond what was asked"),
+        KVT_COLUMN(audit_row, kept_bytes, "bytes",
+                   "K and V held after the last step, in the trace's type"),
+        KVT_COLUMN(audit_row, flag, "",
+                   "ok, over, under, empty, or grows (decoded tokens come on top)"),
+        {0},
+    };
+    *out = (kvt_schema){0};
+    report_key_schema(out, offsetof(audit_row, key));
+    report_schema_add(out, columns);
+}
+
+static kvt_code make_audit(const kvt_results *results, const char *run_id,
+                           const report_sink *sink, const kvt_ctx *ctx, kvt_err *err)
+{
+    (void)ctx;
+    const kvt_result **order = report_order(results);
+    if (order == NULL)
+        return kvt_fail_memory(err, (size_t)results->n * sizeof *order);
+    kvt_code code = KVT_OK;
+    for (int64_t i = 0; i < results->n && code == KVT_OK; i++) {
+        const kvt_result *r = order[i];
+        int64_t n_lane = (int64_t)r->n_layer * r->n_lane;
+        for (int c = 0; c < r->n_cell && code == KVT_OK; c++) {
+            const kvt_cell *cell = &r->cell[c];
+            if (!report_wants(run_id, cell))
+                continue;
+            int64_t full_slots = cell->layers * cell->kv_heads * (r->n_prompt + r->n_response);
+            int64_t slot_bytes = full_slots > 0 ? cell->full_bytes / full_slots : 0;
+            for (int64_t a = 0; a < n_lane && code == KVT_OK; a++) {
+                const kvt_lane_row *lane = &r->lane[(int64_t)c * n_lane + a];
+                audit_row row = {
+                    .layer = lane->layer,
+                    .kv_head = lane->kv_head,
+                    .asked_tokens = lane->asked_tokens,
+                    .kept_prefill_tokens = lane->kept_prefill_tokens,
+                    .kept_end_tokens = lane->kept_end_tokens,
+                    .kept_max_tokens = lane->kept_max_tokens,
+                    .excess_tokens = lane->kept_prefill_tokens - lane->asked_tokens,
+                    .kept_bytes = lane->kept_end_tokens * slot_bytes,
+                    .flag = lane->flag,
+                };
+                report_key_of(&row.key, cell);
+                code = sink->rows(sink->user, &row, 1, err);
+            }
+        }
+    }
+    kvt_free(order);
+    return code;
+}
+
+const report_kind report_audit = {
+    .name = "audit",
+    .title = "asked and kept slots of each lane",
+    .row_size = sizeof(audit_row),
+    .schema = audit_schema,
+    .make = make_audit,
+};

@@ -1,0 +1,113 @@
+/* long.c - what the long tables read beside results. */
+#include "analyze/long.h"
+
+#include <string.h>
+
+static kvt_code read_text(long_trace *t, kvt_err *err)
+{
+    static const char digit[] = "0123456789abcdef";
+    int64_t n = t->info->n_token;
+    t->text = kvt_arena_new((size_t)1 << 34);
+    t->token = kvt_arena_array(t->text, n, sizeof *t->token);
+    t->hex = kvt_arena_array(t->text, n, sizeof *t->hex);
+    if (t->text == NULL || t->token == NULL || t->hex == NULL)
+        return kvt_fail_memory(err, (size_t)n * 2 * sizeof(char *));
+    for (int64_t i = 0; i < n; i++) {
+        const uint8_t *bytes = NULL;
+        int64_t n_byte = 0;
+        if (kvt_trace_token_text(t->trace, i, &bytes, &n_byte, err) != KVT_OK)
+            return err->code;
+        char *text = kvt_arena_get(t->text, (size_t)n_byte + 1);
+        char *hex = kvt_arena_get(t->text, (size_t)n_byte * 2 + 1);
+        if (text == NULL || hex == NULL)
+            return kvt_fail_memory(err, (size_t)n_byte * 3);
+        for (int64_t b = 0; b < n_byte; b++) {
+            text[b] = (char)bytes[b];
+            hex[2 * b] = digit[bytes[b] >> 4];
+            hex[2 * b + 1] = digit[bytes[b] & 15];
+        }
+        t->token[i] = text;
+        t->hex[i] = hex;
+    }
+    return KVT_OK;
+}
+
+kvt_code long_open(long_trace *out, const kvt_result *result, kvt_err *err)
+{
+    *out = (long_trace){0};
+    kvt_code code = kvt_trace_open(&out->trace, result->trace_path, 0, err);
+    if (code != KVT_OK)
+        return code;
+    out->info = kvt_trace_info_of(out->trace);
+    if (strcmp(out->info->digest, result->trace_digest) != 0) {
+        code = kvt_fail(err, KVT_FORMAT,
+                        "%s: not the trace that was replayed: expected digest %.8s, got %.8s",
+                        result->trace_path, result->trace_digest, out->info->digest);
+        goto failed;
+    }
+    for (int l = 0; l < result->n_layer; l++)
+        for (int i = 0; i < out->info->n_layer; i++)
+            if (out->info->layer_id[i] == result->layer_id[l])
+                out->layer[l] = i;
+    code = kvt_trace_read(out->trace, KVT_DS_TOKEN_ID, 0, &out->id, err);
+    if (code == KVT_OK)
+        code = read_text(out, err);
+    if (code != KVT_OK)
+        goto failed;
+    code = kvt_rows_open(&out->rows, out->trace, err);
+    if (code == KVT_OK || code == KVT_NOTFOUND)
+        return KVT_OK; /* without rows their columns stay empty */
+
+failed:
+    long_close(out);
+    return code;
+}
+
+void long_close(long_trace *t)
+{
+    kvt_rows_close(t->rows);
+    if (t->trace != NULL && t->id.data != NULL)
+        kvt_trace_done(t->trace, &t->id);
+    kvt_trace_close(t->trace);
+    kvt_arena_free(t->text);
+    *t = (long_trace){0};
+}
+
+kvt_code long_finish(long_trace *t, kvt_code code, const report_sink *sink, kvt_err *err)
+{
+    kvt_arena *text = t->text;
+    if (code == KVT_OK && sink->adopt != NULL) {
+        t->text = NULL;
+        code = sink->adopt(sink->user, text, err);
+    }
+    long_close(t);
+    return code;
+}
+
+const kvt_result *long_oracle(const kvt_results *results, const kvt_result *of, int cell,
+                              int *oracle_cell)
+{
+    for (int64_t i = 0; i < results->n; i++) {
+        const kvt_result *r = results->result[i];
+        if (strcmp(r->trace_digest, of->trace_digest) != 0 || r->n_layer != of->n_layer ||
+            r->n_lane != of->n_lane || strcmp(r->policy_text, "oracle") != 0)
+            continue;
+        for (int c = 0; c < r->n_cell; c++)
+            if (strcmp(r->cell[c].budget_asked, of->cell[cell].budget_asked) == 0 &&
+                strcmp(r->cell[c].status, "ok") == 0) {
+                *oracle_cell = c;
+                return r;
+            }
+    }
+    *oracle_cell = -1;
+    return NULL;
+}
+
+int long_oracle_keeps(const kvt_result *oracle, int cell, const kvt_result *of, int layer,
+                      int lane, int64_t token)
+{
+    if (oracle == NULL || token >= of->n_prompt ||
+        (oracle->rank == NULL && oracle->evict_step == NULL))
+        return -1;
+    return kvt_result_evict_step(oracle, cell, layer, lane, token) < 0;
+}

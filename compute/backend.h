@@ -1,0 +1,23 @@
+/* backend.h - the table of kernels that the forward pass and the recorder call. */
+#ifndef COMPUTE_BACKEND_H
+#define COMPUTE_BACKEND_H
+
+#include "compute/attend.h"
+#include "compute/gemm.h"
+#include "compute/layer.h"
+#include "compute/reduce.h"
+#include "kvt/backend.h"
+
+struct kvt_backend {
+    char name[32];
+#define KVT_KERNEL(type, name) type *name;
+#include "compute/kernels.def"
+#undef KVT_KERNEL
+};
+
+/* The CPU's kernels. */
+#define KVT_KERNEL(type, name) type cpu_##name;
+#include "compute/kernels.def"
+#undef KVT_KERNEL
+
+#endif

@@ -198,4 +198,7 @@ typedef struct kvt_scores {
 KVT_API KVT_CHECKED kvt_code kvt_scores_open(kvt_scores **out, const char *path, kvt_err *err);
 KVT_API void kvt_scores_close(kvt_scores *s);
 
+/* The HDF5 library at run time, for `kvt doctor`: "1.10.8". Returns out. */
+KVT_API const char *kvt_hdf5_name(char *out, size_t cap);
+
 #endif

@@ -1,0 +1,231 @@
+/* cmd_replay.c - kvt replay: policies x budgets x traces, offline. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/size.h"
+#include "cli/cli.h"
+#include "cli/replay_table.h"
+#include "cli/table.h"
+#include "kvt/analyze.h"
+#include "kvt/replay.h"
+
+typedef struct replay_options {
+    cli_list policy, budget, plugin;
+    const char *rule, *layers, *oracle, *shard, *out, *csv, *tables;
+    int act;
+    int64_t shrink_every, cache;
+    bool recompute, fail_fast, plan, no_output_error, no_controls;
+} replay_options;
+
+static const char *const acts[] = {"own", "prefill", "decode", NULL};
+
+/* clang-format off */
+static const cli_option options[] = {
+    {"policy", 'p', CLI_LIST, CLI_OPT(replay_options, policy), .arg = "NAME[:k=v,...]", .complete = "policy",
+     .help = "policies, a comma list or repeated; all: every one that a trace can answer (default)"},
+    {"budget", 'b', CLI_LIST, CLI_OPT(replay_options, budget), .arg = "LIST",
+     .help = "slots a lane may hold: 256, 10% of the prompt (kept), 64MiB of the model, 5%..40%x2; default 5%..50%x2"},
+    {"budget-rule", 0, CLI_TEXT, CLI_OPT(replay_options, rule), .arg = "RULE", .def = "floor_exact",
+     .help = "how a fraction becomes slots: floor_exact, floor_ieee, floor_min1, round_half_even, ceil, abs"},
+    {"act", 0, CLI_CHOICE, CLI_OPT(replay_options, act), .arg = "WHEN", .def = "own", .choices = acts,
+     .help = "when policies decide that can do both: own (their habit), prefill, decode"},
+    {"oracle", 0, CLI_TEXT, CLI_OPT(replay_options, oracle), .arg = "NAME", .def = "oracle",
+     .help = "the bound in the table: oracle, oracle-max, oracle-step, or none"},
+    {"layers", 0, CLI_TEXT, CLI_OPT(replay_options, layers), .arg = "LIST", .help = "layers of the model, such as 0-3,29"},
+    {"shrink-every", 0, CLI_INT, CLI_OPT(replay_options, shrink_every), .arg = "K", .def = "0", .min = 0, .max = 1e9,
+     .help = "in decode, decide every K steps (0: each policy's own)"},
+    {"no-controls", 0, CLI_FLAG, CLI_OPT(replay_options, no_controls), .help = "leave full, random, position and the oracle out"},
+    {"no-output-error", 0, CLI_FLAG, CLI_OPT(replay_options, no_output_error),
+     .help = "leave the error of the attention output out, which costs most"},
+    {"plugin", 0, CLI_LIST, CLI_OPT(replay_options, plugin), .arg = "FILE.so", .complete = "file",
+     .help = "load policies from a shared object (kvt policy new writes a template)"},
+    {"out", 'o', CLI_TEXT, CLI_OPT(replay_options, out), .arg = "DIR", .complete = "file",
+     .help = "folder of result files (default kvt-results beside the first trace)"},
+    {"csv", 0, CLI_TEXT, CLI_OPT(replay_options, csv), .arg = "DIR", .complete = "file", .help = "write tables as CSV into DIR, too"},
+    {"table", 0, CLI_TEXT, CLI_OPT(replay_options, tables), .arg = "LIST",
+     .help = "which tables --csv writes: cells, lanes, steps, evictions, audit, curve (default cells,curve,audit)"},
+    {"recompute", 0, CLI_FLAG, CLI_OPT(replay_options, recompute), .help = "compute cells again that have a result"},
+    {"fail-fast", 0, CLI_FLAG, CLI_OPT(replay_options, fail_fast), .help = "stop at the first trace or pass that fails"},
+    {"shard", 0, CLI_TEXT, CLI_OPT(replay_options, shard), .arg = "K/N", .help = "only the K-th of N parts of the passes"},
+    {"cache", 0, CLI_SIZE, CLI_OPT(replay_options, cache), .arg = "SIZE", .def = "512MiB", .help = "memory for what is read of a trace"},
+    {"plan", 'n', CLI_FLAG, CLI_OPT(replay_options, plan), .help = "count passes, cells and bytes, then stop"},
+    {0},
+};
+/* clang-format on */
+
+static kvt_code parse_shard(kvt_replay_spec *spec, const char *text, kvt_err *err)
+{
+    int k = 0, n = 0, end = 0;
+    if (text == NULL)
+        return KVT_OK;
+    if (sscanf(text, "%d/%d%n", &k, &n, &end) != 2 || text[end] != '\0' || k < 1 || n < 1 ||
+        k > n)
+        return kvt_fail(err, KVT_USAGE, "--shard: expected K/N with 1 <= K <= N, got '%s'",
+                        text);
+    spec->shard = k;
+    spec->n_shard = n;
+    return KVT_OK;
+}
+
+static kvt_code join(buf *out, const cli_list *list, kvt_err *err)
+{
+    buf_init(out, 1 << 20);
+    for (int i = 0; i < list->n; i++) {
+        buf_text(out, i > 0 ? "," : "");
+        buf_text(out, list->item[i]);
+    }
+    return buf_check(out, err);
+}
+
+static void print_json(const cli *c, const kvt_results *results, const kvt_table *cells,
+                       const kvt_replay_counts *n, const char *code)
+{
+    buf command;
+    buf_init(&command, 1 << 16);
+    json_quote(&command, c->command_line, strlen(c->command_line));
+    (void)results;
+    printf("{\"schema\": \"kvt-replay-1\",\n \"rows\": ");
+    cli_json_rows(stdout, cells);
+    printf(
+        ",\n \"run\": {\"command\": %s, \"code\": \"%s\", \"threads\": %d, \"traces\": %lld, "
+        "\"passes\": %lld, \"cells\": %lld, \"computed\": %lld, \"reused\": %lld, \"skipped\": "
+        "%lld, "
+        "\"failed\": %lld, \"decisions\": %lld, \"read_s\": %.6f, \"rank_s\": %.6f, "
+        "\"judge_s\": %.6f, "
+        "\"write_s\": %.6f}}\n",
+        buf_get(&command), code, kvt_threads(&c->ctx), (long long)n->n_trace,
+        (long long)n->n_pass, (long long)n->n_cell, (long long)n->computed,
+        (long long)n->reused, (long long)n->skipped, (long long)n->failed,
+        (long long)n->decisions, n->read_s, n->rank_s, n->judge_s, n->write_s);
+    buf_fini(&command);
+}
+
+static kvt_code print_results(cli *c, const replay_options *o, const kvt_results *results,
+                              const kvt_replay_counts *counts, kvt_code outcome, kvt_err *err)
+{
+    kvt_code code = KVT_OK;
+    if (c->json) {
+        kvt_report *cells;
+        code = kvt_report_make(&cells, "cells", results, NULL, &c->ctx, err);
+        if (code != KVT_OK)
+            return code;
+        print_json(c, results, kvt_report_table(cells), counts, kvt_code_name(outcome));
+        kvt_report_free(cells);
+    } else {
+        code = cli_replay_table(c, results, err);
+    }
+    if (code == KVT_OK && o->csv != NULL)
+        code = cli_write_csv(c, results, &(cli_csv_request){.dir = o->csv, .tables = o->tables},
+                             err);
+    if (code == KVT_OK)
+        cli_note(c, "done: %lld cells computed, %lld reused, %lld skipped, %lld failed",
+                 (long long)counts->computed, (long long)counts->reused,
+                 (long long)counts->skipped, (long long)counts->failed);
+    return code;
+}
+
+static kvt_code print_plan(cli *c, const kvt_replay_spec *spec, kvt_err *err)
+{
+    kvt_replay_counts n = {0};
+    char size[32];
+    kvt_code code = kvt_replay_plan(&n, spec, &c->ctx, err);
+    if (code != KVT_OK)
+        return code;
+    if (c->json)
+        printf("{\"schema\": \"kvt-replay-plan-1\", \"traces\": %lld, \"passes\": %lld, "
+               "\"cells\": %lld, "
+               "\"reused\": %lld, \"bytes\": %lld}\n",
+               (long long)n.n_trace, (long long)n.n_pass, (long long)n.n_cell,
+               (long long)n.reused, (long long)n.bytes_planned);
+    else
+        printf("plan  %lld traces, %lld passes, %lld cells, %lld already done, about %s of "
+               "results\n",
+               (long long)n.n_trace, (long long)n.n_pass, (long long)n.n_cell,
+               (long long)n.reused, size_print(n.bytes_planned, size, sizeof size));
+    return KVT_OK;
+}
+
+static kvt_code run(cli *c, const void *options_, int n_arg, char **arg, kvt_err *err)
+{
+    const replay_options *o = options_;
+    buf policies, budgets;
+    kvt_code code = join(&policies, &o->policy, err);
+    if (code == KVT_OK)
+        code = join(&budgets, &o->budget, err);
+    else
+        buf_init(&budgets, 1);
+    kvt_replay_spec spec = {
+        .trace = (const char *const *)arg,
+        .n_trace = n_arg,
+        .policies = o->policy.n > 0 ? buf_get(&policies) : NULL,
+        .budgets = o->budget.n > 0 ? buf_get(&budgets) : NULL,
+        .plugin = o->plugin.item,
+        .n_plugin = o->plugin.n,
+        .act = (kvt_act)o->act,
+        .layers = o->layers,
+        .shrink_every = o->shrink_every,
+        .oracle = o->oracle,
+        .no_controls = o->no_controls,
+        .out_dir = o->out,
+        .recompute = o->recompute,
+        .fail_fast = o->fail_fast,
+        .keep_arrays = o->csv != NULL && o->tables != NULL,
+        .no_output_error = o->no_output_error,
+        .cache_bytes = (size_t)o->cache,
+    };
+    kvt_results *results = NULL;
+    kvt_replay_counts counts = {0};
+    if (code == KVT_OK && o->tables != NULL && o->csv == NULL)
+        code = kvt_fail(err, KVT_USAGE, "--table needs --csv DIR");
+    if (code == KVT_OK)
+        code = kvt_rule_parse(&spec.rule, o->rule, err);
+    if (code == KVT_OK)
+        code = parse_shard(&spec, o->shard, err);
+    if (code == KVT_OK && o->plan) {
+        code = print_plan(c, &spec, err);
+        goto out;
+    }
+    if (code == KVT_OK)
+        code = kvt_replay(&results, &counts, &spec, &c->ctx, err);
+    if (results != NULL && results->n > 0) {
+        /* What was computed is shown; the outcome of the replay stays the outcome of the verb.
+         */
+        kvt_err print_err;
+        kvt_code printed = print_results(c, o, results, &counts, code, &print_err);
+        if (code == KVT_OK && printed != KVT_OK) {
+            *err = print_err;
+            code = printed;
+        }
+    }
+
+out:
+    kvt_results_free(results);
+    buf_fini(&policies);
+    buf_fini(&budgets);
+    return code;
+}
+
+const cli_command cli_command_replay = {
+    .name = "replay",
+    .group = "replay",
+    .line = "policies x budgets x traces",
+    .usage = "[OPTIONS] TRACE...",
+    .about = "Replays eviction policies on recorded traces and measures what each kept set "
+             "lost. Controls (full, "
+             "random with three seeds, position, the oracle) are always in the table. A cell "
+             "that a trace cannot "
+             "answer, or whose budget is below what a policy protects, is skipped with its "
+             "reason. Results are "
+             "kept in result files: the same command again computes only what is missing.",
+    .options = options,
+    .options_size = sizeof(replay_options),
+    .examples = {"kvt replay a.h5 -p snapkv,h2o,tova,streaming,pyramidkv -b 64,128,10%,25%,50%",
+                 "kvt replay traces/*.h5 -p all -b 5%..50%x2 --csv tables --json",
+                 "kvt replay a.h5 -p snapkv,snapkv:compat=kvpress -b 10%"},
+    .min_args = 1,
+    .max_args = -1,
+    .complete = "trace",
+    .run = run,
+};

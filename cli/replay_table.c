@@ -1,0 +1,277 @@
+/* replay_table.c - the table after a replay, what was skipped, and what can be told apart. */
+#include "cli/replay_table.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/table.h"
+#include "kvt/analyze.h"
+#include "kvt/arena.h"
+
+enum { CELL = 64, N_COLUMN = 12 };
+
+static const char *number(char out[CELL], double x, int digits)
+{
+    if (isnan(x))
+        snprintf(out, CELL, "-");
+    else
+        snprintf(out, CELL, "%.*f", digits, x);
+    return out;
+}
+
+static const char *interval(char out[CELL], const kvt_curve_row *row)
+{
+    if (isnan(row->lost_mass_mean_frac))
+        snprintf(out, CELL, "-");
+    else if (isnan(row->lost_mass_ci_lo_frac))
+        snprintf(out, CELL, "%.4f", row->lost_mass_mean_frac);
+    else
+        snprintf(out, CELL, "%.4f [%.4f %.4f]", row->lost_mass_mean_frac,
+                 row->lost_mass_ci_lo_frac, row->lost_mass_ci_hi_frac);
+    return out;
+}
+
+static kvt_code add_row(cli_table *t, const kvt_curve_row *row, kvt_err *err)
+{
+    char kept[CELL], end[CELL], lost[CELL], regret[CELL], alloc[CELL], recall[CELL], kl[CELL],
+        output[CELL];
+    const char *cell[N_COLUMN + 1] = {
+        row->policy,
+        row->exactness,
+        row->growth,
+        row->budget_asked,
+        number(kept, row->kept_tokens_mean, 0),
+        number(end, row->end_slots_mean_tokens, 0),
+        interval(lost, row),
+        number(regret, row->regret_mean_frac, 4),
+        number(alloc, row->allocation_regret_mean_frac, 4),
+        number(recall, row->recall_mean_frac, 3),
+        number(kl, row->attn_kl_mean_nats, 3),
+        number(output, row->out_err_mean_rel, 3),
+        NULL,
+    };
+    return cli_table_row(t, cell, err);
+}
+
+/* ---- what was skipped ----------------------------------------------------------------------
+ */
+
+static bool same_reason(const kvt_cell *a, const kvt_cell *b)
+{
+    return strcmp(a->policy, b->policy) == 0 && strcmp(a->status, b->status) == 0 &&
+           strcmp(a->error, b->error) == 0;
+}
+
+/* One line a policy and reason, with how many cells it concerns. */
+static kvt_code print_skipped(const kvt_results *results, kvt_err *err)
+{
+    int64_t n = 0, n_line = 0;
+    for (int64_t i = 0; i < results->n; i++)
+        n += results->result[i]->n_cell;
+    const kvt_cell **line = kvt_alloc(n, sizeof *line);
+    int64_t *count = kvt_alloc(n, sizeof *count);
+    if (line == NULL || count == NULL) {
+        kvt_free(line);
+        kvt_free(count);
+        return kvt_fail_memory(err, (size_t)n * sizeof *count);
+    }
+    for (int64_t i = 0; i < results->n; i++)
+        for (int c = 0; c < results->result[i]->n_cell; c++) {
+            const kvt_cell *cell = &results->result[i]->cell[c];
+            if (strcmp(cell->status, "ok") == 0)
+                continue;
+            int64_t l = 0;
+            while (l < n_line && !same_reason(line[l], cell))
+                l++;
+            line[l] = cell;
+            n_line += l == n_line;
+            count[l]++;
+        }
+    for (int64_t l = 0; l < n_line; l++)
+        printf("%s  %s: %s (%lld %s)\n", line[l]->status, line[l]->policy, line[l]->error,
+               (long long)count[l], count[l] == 1 ? "cell" : "cells");
+    kvt_free(line);
+    kvt_free(count);
+    return KVT_OK;
+}
+
+/* ---- what can be told apart ----------------------------------------------------------------
+ */
+
+/* The policies of a growth class at one budget, best and second best by lost mass. */
+static void best_two(const kvt_curve_row *row, int64_t n, const char *growth,
+                     const char *budget, const kvt_curve_row **first,
+                     const kvt_curve_row **second)
+{
+    *first = *second = NULL;
+    for (int64_t i = 0; i < n; i++) {
+        const kvt_curve_row *r = &row[i];
+        if (r->is_control || strcmp(r->growth, growth) != 0 ||
+            strcmp(r->budget_asked, budget) != 0 || isnan(r->lost_mass_mean_frac))
+            continue;
+        if (*first == NULL || r->lost_mass_mean_frac < (*first)->lost_mass_mean_frac) {
+            *second = *first;
+            *first = r;
+        } else if (*second == NULL || r->lost_mass_mean_frac < (*second)->lost_mass_mean_frac) {
+            *second = r;
+        }
+    }
+}
+
+/* The budget in the middle of those that were computed. */
+static const char *middle_budget(const kvt_curve_row *row, int64_t n)
+{
+    double least = 1, most = 0, wanted, gap = 2;
+    const char *budget = "";
+    for (int64_t i = 0; i < n; i++)
+        if (!row[i].is_control) {
+            least = fmin(least, row[i].budget_frac);
+            most = fmax(most, row[i].budget_frac);
+        }
+    wanted = sqrt(least * most);
+    for (int64_t i = 0; i < n; i++)
+        if (!row[i].is_control && fabs(row[i].budget_frac - wanted) < gap) {
+            gap = fabs(row[i].budget_frac - wanted);
+            budget = row[i].budget_asked;
+        }
+    return budget;
+}
+
+static void full_name(char *out, size_t cap, const kvt_curve_row *row)
+{
+    if (row->policy_params[0] != '\0')
+        snprintf(out, cap, "%s:%s", row->policy, row->policy_params);
+    else
+        snprintf(out, cap, "%s", row->policy);
+}
+
+static kvt_code print_pair(cli *c, const kvt_results *results, const kvt_curve_row *a,
+                           const kvt_curve_row *b, kvt_err *err)
+{
+    char a_name[512], b_name[512];
+    kvt_difference d;
+    full_name(a_name, sizeof a_name, a);
+    full_name(b_name, sizeof b_name, b);
+    if (kvt_compare(&d, results, a_name, b_name, a->budget_asked, "lost_mass_mean_frac",
+                    (uint64_t)c->seed, err) != KVT_OK)
+        return err->code;
+    if (d.kind == KVT_INTERVAL_PROMPTS && d.separable) {
+        printf("%s (%s): %s lost %.4f less than %s (95%% interval %.4f to %.4f, %lld prompts, "
+               "paired).\n",
+               a->budget_asked, a->growth, a->policy, -d.mean, b->policy, -d.hi, -d.lo,
+               (long long)d.n_trace);
+        return KVT_OK;
+    }
+    printf("%s (%s): %s and %s cannot be told apart on %s", a->budget_asked, a->growth,
+           a->policy, b->policy, d.n_trace == 1 ? "this one prompt" : "these prompts");
+    if (d.kind == KVT_INTERVAL_PROMPTS)
+        printf(" (difference %.4f, p = %.2g)", d.mean, d.p_value);
+    else
+        printf(" (difference %.4f; intervals need 8 prompts)", d.mean);
+    if (d.n_needed != KVT_EMPTY_INT && d.n_needed > d.n_trace)
+        printf("; about %lld prompts would be needed", (long long)d.n_needed);
+    printf(".\n");
+    return KVT_OK;
+}
+
+static kvt_code print_sentences(cli *c, const kvt_results *results, const kvt_curve_row *row,
+                                int64_t n, kvt_err *err)
+{
+    static const char *const growth[] = {"on-top", "inside"};
+    const char *budget = middle_budget(row, n);
+    for (int g = 0; g < 2; g++) {
+        const kvt_curve_row *first, *second;
+        best_two(row, n, growth[g], budget, &first, &second);
+        if (first != NULL && second != NULL &&
+            print_pair(c, results, first, second, err) != KVT_OK)
+            return err->code;
+    }
+    return KVT_OK;
+}
+
+/* ---- all of it -----------------------------------------------------------------------------
+ */
+
+static void print_legend(const kvt_curve_row *row, int64_t n)
+{
+    const char *kind = n > 0 ? row[0].interval : "none";
+    for (int64_t i = 0; i < n; i++)
+        if (!row[i].is_control)
+            kind = row[i].interval;
+    printf("LOST MASS  share of the full attention on evicted tokens, 0 is best; in brackets: "
+           "%s%s\n",
+           kind, strcmp(kind, "95% over lanes") == 0 ? " of this one trace, a spread" : "");
+    printf("GROWTH     on-top: decoded tokens come on top of the budget; inside: they count in "
+           "it. "
+           "Compare like with like.\n");
+}
+
+kvt_code cli_replay_table(cli *c, const kvt_results *results, kvt_err *err)
+{
+    static const char *const names[] = {"POLICY", "CLASS",     "GROWTH", "BUDGET", "KEPT",
+                                        "END",    "LOST MASS", "REGRET", "ALLOC",  "RECALL",
+                                        "KL",     "OUT ERR",   NULL};
+    static const cli_align align[] = {CLI_LEFT,  CLI_LEFT,  CLI_LEFT,  CLI_RIGHT,
+                                      CLI_RIGHT, CLI_RIGHT, CLI_LEFT,  CLI_RIGHT,
+                                      CLI_RIGHT, CLI_RIGHT, CLI_RIGHT, CLI_RIGHT};
+    kvt_report *curve;
+    cli_progress_end(c);
+    kvt_code code = kvt_report_make(&curve, "curve", results, NULL, &c->ctx, err);
+    if (code != KVT_OK)
+        return code;
+    const kvt_table *rows = kvt_report_table(curve);
+    const kvt_curve_row *row = rows->rows;
+    cli_table *t = cli_table_new(c, names, align);
+    if (t == NULL)
+        code = kvt_fail_memory(err, sizeof names);
+    for (int64_t i = 0; i < rows->n_row && code == KVT_OK; i++)
+        code = add_row(t, &row[i], err);
+    if (code == KVT_OK)
+        code = cli_table_print(t, stdout, err);
+    if (code == KVT_OK) {
+        print_legend(row, rows->n_row);
+        code = print_skipped(results, err);
+    }
+    if (code == KVT_OK)
+        code = print_sentences(c, results, row, rows->n_row, err);
+    if (t != NULL)
+        cli_table_free(t);
+    kvt_report_free(curve);
+    return code;
+}
+
+kvt_code cli_write_csv(cli *c, const kvt_results *results, const cli_csv_request *r,
+                       kvt_err *err)
+{
+    kvt_csv_options options = {.crlf = r->crlf,
+                               .raw_text = r->raw_text,
+                               .bom = r->bom,
+                               .metadata = !r->no_metadata && strcmp(r->dir, "-") != 0,
+                               .command = c->command_line};
+    bool to_stdout = strcmp(r->dir, "-") == 0;
+    const char *at = r->tables != NULL ? r->tables : to_stdout ? "cells" : "cells,curve,audit";
+    if (to_stdout && strchr(at, ',') != NULL)
+        return kvt_fail(err, KVT_USAGE, "--csv -: one table goes to standard output, got '%s'",
+                        at);
+    if (!to_stdout && file_mkdirs(r->dir, err) != KVT_OK)
+        return err->code;
+    for (size_t n; *at != '\0'; at += n + (at[n] == ',')) {
+        char name[32], path[1024], file[64];
+        n = strcspn(at, ",");
+        if (n >= sizeof name)
+            return kvt_fail(err, KVT_USAGE, "no table '%.*s'", (int)n, at);
+        memcpy(name, at, n);
+        name[n] = '\0';
+        snprintf(file, sizeof file, "%s.csv", name);
+        snprintf(path, sizeof path, "-");
+        if (!to_stdout && file_join(path, sizeof path, r->dir, file, err) != KVT_OK)
+            return err->code;
+        if (kvt_report_csv(name, results, r->run_id, path, &options, &c->ctx, err) != KVT_OK)
+            return kvt_within(err, "table %s", name);
+        if (!to_stdout)
+            cli_note(c, "wrote %s", path);
+    }
+    return KVT_OK;
+}

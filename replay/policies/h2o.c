@@ -1,0 +1,146 @@
+/* h2o - keep the heavy hitters of all attention so far, and the newest tokens.
+ *
+ *   Zhang et al., "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large
+ * Language Models", 2023, arXiv:2306.14048. The default is the authors' real-drop code.
+ *
+ * With A the attention of every query i so far, of the prompt over the full causal matrix and
+ * of the response over what is left in the cache,
+ *
+ *   acc[s]   = sum over H, i of A[H i s]
+ *   score[s] = acc[s], the last R slots are pinned; R = recent x budget, or `window`
+ *
+ * What was accumulated for an evicted token is gone. Without newest tokens (recent=0, window=0)
+ * a new token starts at 0 and leaves at once: the kept set freezes.
+ *
+ * Differs: one set for each kv head (sum over its query heads) and one sequence; the authors
+ * keep one for each query head and add scores over the batch. Accumulates in f32. Not here,
+ * since they keep other sets by other rules: h2o-mask (tokens return), h2o-lm-eval (looks
+ * ahead); flexgen's f16 buffer. Cost for each lane: O(H S) for each query, S floats; as
+ * published the whole matrix. */
+#include "kvt/pieces.h"
+
+#include <math.h>
+#include <stdio.h>
+
+typedef struct h2o {
+    double recent;
+    int64_t window;
+    int compat;
+} h2o;
+
+enum { COMPAT_PAPER, COMPAT_FLEXGEN, COMPAT_COOKBOOK, COMPAT_KVCF, COMPAT_KVPRESS };
+
+static const kvt_choice compats[] = {
+    [COMPAT_PAPER] = {"paper", "recent=0.5,window=0",
+                      "FMInference/H2O ac75c2a, h2o_hf real-drop, reduced to kv heads"},
+    [COMPAT_FLEXGEN] =
+        {"flexgen", "recent=0.5,window=0",
+         "the same, h2o_flexgen: hh = (budget + 1) / 2, the newest hh - 1 at the end of "
+         "the prompt and hh while decoding"},
+    [COMPAT_COOKBOOK] =
+        {"cookbook", "recent=0.5,window=0",
+         "meta-llama/llama-cookbook HHCache: the first query head of each kv head decides"},
+    [COMPAT_KVCF] =
+        {"kvcf", "recent=0,window=8",
+         "Zefan-Cai/KVCache-Factory c97f9d7, run scripts: on the prompt, by query head"},
+    [COMPAT_KVPRESS] =
+        {"kvpress", "recent=0,window=0",
+         "NVIDIA/kvpress 8bb29b9 ObservedAttention: on the prompt, mean over the queries "
+         "that see a token"},
+};
+
+static const kvt_param params[] = {
+    KVT_PARAM_CHOICE(h2o, compat, COMPAT_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM(h2o, recent, 0.5, 0, 1, "frac",
+              "share of the budget for the newest tokens; 0: none, new tokens leave at once"),
+    KVT_PARAM(h2o, window, 0, 0, 1048576, "tokens",
+              "newest tokens that are always kept; 0: recent decides"),
+    {0},
+};
+
+static void vary(const void *params_, kvt_traits *traits)
+{
+    const h2o *p = params_;
+    if (p->compat != COMPAT_KVCF && p->compat != COMPAT_KVPRESS)
+        return;
+    traits->phases = KVT_PREFILL;
+    traits->needs = KVT_NEED_COLUMNS;
+    traits->by_query_head = p->compat == COMPAT_KVCF;
+}
+
+/* How many of the newest tokens a budget holds in any case. */
+static int64_t newest(const h2o *p, int64_t budget, bool prompt)
+{
+    if (p->window > 0)
+        return p->window;
+    if (p->compat == COMPAT_FLEXGEN)
+        return (budget + 1) / 2 - prompt;
+    /* 0.29 x 100 is 29: the product of a decimal fraction may fall just short */
+    return (int64_t)floor(p->recent * (double)budget + 1e-9);
+}
+
+static bool fits(const void *params_, int64_t budget, int64_t n_prompt, char *why, size_t cap)
+{
+    const h2o *p = params_;
+    int64_t R = newest(p, budget, true);
+    if (budget >= n_prompt)
+        return true;
+    if (R > budget)
+        snprintf(why, cap, "%lld newest tokens need a budget of %lld or more, got %lld",
+                 (long long)R, (long long)R, (long long)budget);
+    else if (R == 0 && p->compat == COMPAT_FLEXGEN)
+        snprintf(why, cap, "flexgen needs a budget of 3 or more (hh of 2), got %lld",
+                 (long long)budget);
+    else if (R == 0 && p->recent > 0)
+        snprintf(why, cap, "recent=%g of a budget of %lld is no token", p->recent,
+                 (long long)budget);
+    else
+        return true;
+    return false;
+}
+
+static void step(const void *params_, kvt_lane *lane)
+{
+    const h2o *p = params_;
+    bool prompt = lane->now < lane->seq->n_prompt;
+    kvt_view rows = prompt ? lane->col_sum : lane->attn; /* [H S] or [H Q S] */
+    if (p->compat == COMPAT_COOKBOOK)
+        rows.dim[0] = 1;
+    if (prompt) { /* as rows [H 1 S] */
+        rows.dim[2] = rows.dim[1], rows.dim[1] = 1;
+        rows.stride[1] = 0;
+    }
+    kvt_add_rows(lane->mark, &rows);
+}
+
+static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+{
+    const h2o *p = params_;
+    int64_t R = newest(p, lane->budget, lane->now < lane->seq->n_prompt);
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        out[s] = lane->mark[s];
+        if (p->compat == COMPAT_KVPRESS) /* queries that see it */
+            out[s] /= (float)(lane->now + 1 - lane->pos[s]);
+        pinned[s] = s >= lane->n_slot - R;
+    }
+}
+
+const kvt_policy kvt_policy_h2o = {
+    .abi = KVT_POLICY_ABI,
+    .name = "h2o",
+    .title = "keep the heavy hitters of all attention so far, and the newest",
+    .paper = "Zhang et al. 2023, arXiv:2306.14048",
+    .differs =
+        "one set for each kv head instead of each query head; accumulates in f32; h2o-mask and "
+        "h2o-lm-eval keep other sets and are policies of their own",
+    .traits = {.phases = KVT_PREFILL | KVT_DECODE,
+               .needs = KVT_NEED_ATTN | KVT_NEED_COLUMNS,
+               .exactness = KVT_EXACT},
+    .slot_width = 1,
+    .params_size = sizeof(h2o),
+    .params = params,
+    .vary = vary,
+    .fits = fits,
+    .step = step,
+    .score = score,
+};

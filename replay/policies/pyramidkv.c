@@ -1,0 +1,123 @@
+/* pyramidkv - what the last prompt queries look at, with more slots in the lower layers.
+ *
+ *   Cai et al., "PyramidKV: Dynamic KV Cache Compression based on Pyramidal Information
+ *   Funneling", 2024, arXiv:2406.02069.
+ *
+ * With A the attention of the last `window` queries and n slots in front of that window,
+ *
+ *   vote[s]  = sum over H, Q of A[H Q s]
+ *   score[s] = maximum or mean of vote over the `pool` slots around s < n
+ *
+ * and the window itself is pinned, as in snapkv. What is its own is the allocator `pyramid`:
+ * the slots of layer l fall in a straight line from layer 0 to the last one.
+ *
+ * Differs: one set for each kv head; the slots of all layers add up to layers x budget, where
+ * the authors' integer steps may hold up to twice as much (compat=kvcf does that, the audit
+ * shows it). Cost for each lane, once: O(H window S) time, S floats. */
+#include "kvt/pieces.h"
+#include "kvt/share.h"
+
+#include <stdio.h>
+
+typedef struct pyramidkv {
+    int64_t window, pool;
+    int kind, compat;
+} pyramidkv;
+
+enum { KIND_MAX, KIND_MEAN };
+enum { COMPAT_PAPER, COMPAT_KVCF, COMPAT_KVPRESS };
+
+static const kvt_choice kinds[] = {
+    [KIND_MAX] = {"max", "", "the largest vote nearby"},
+    [KIND_MEAN] = {"mean", "", "the mean vote nearby"},
+};
+
+static const kvt_choice compats[] = {
+    [COMPAT_PAPER] =
+        {"paper", "window=8,pool=7,kind=max",
+         "numbers of Zefan-Cai/KVCache-Factory c97f9d7, reduced to kv heads, exact total"},
+    [COMPAT_KVCF] =
+        {"kvcf", "window=8,pool=7,kind=max",
+         "Zefan-Cai/KVCache-Factory c97f9d7, run scripts, by query head, its integer steps"},
+    [COMPAT_KVPRESS] = {"kvpress", "window=64,pool=5,kind=mean",
+                        "NVIDIA/kvpress 8bb29b9, its rounding and its uniform fallback"},
+};
+
+static const kvt_param params[] = {
+    KVT_PARAM_CHOICE(pyramidkv, compat, COMPAT_PAPER, compats,
+                     "published implementation to follow"),
+    KVT_PARAM(pyramidkv, window, 8, 1, 4096, "tokens",
+              "last prompt queries that vote, always kept"),
+    KVT_PARAM(pyramidkv, pool, 7, 1, 255, "tokens",
+              "width of the pool; an even one counts as the next odd one"),
+    KVT_PARAM_CHOICE(pyramidkv, kind, KIND_MAX, kinds, "what the pool takes"),
+    {0},
+};
+
+static void vary(const void *params_, kvt_traits *traits)
+{
+    const pyramidkv *p = params_;
+    traits->by_query_head = p->compat == COMPAT_KVCF;
+    traits->may_exceed = p->compat != COMPAT_PAPER;
+}
+
+static bool fits(const void *params_, int64_t budget, int64_t n_prompt, char *why, size_t cap)
+{
+    const pyramidkv *p = params_;
+    return kvt_window_fits(p->window, budget, n_prompt, why, cap);
+}
+
+static int64_t window(const void *params_, int64_t n_prompt)
+{
+    const pyramidkv *p = params_;
+    return kvt_min(p->window, n_prompt);
+}
+
+static void share_params(const void *params_, char *out, size_t cap)
+{
+    const pyramidkv *p = params_;
+    static const char *const forms[] = {"exact", "kvcf", "kvpress"};
+    snprintf(out, cap, "form=%s", forms[p->compat]);
+}
+
+static void step(const void *params_, kvt_lane *lane)
+{
+    (void)params_;
+    kvt_add_rows(lane->mark, &lane->attn);
+}
+
+static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+{
+    const pyramidkv *p = params_;
+    int64_t n = kvt_pin_window(out, pinned, lane->n_slot, p->window);
+    if (n == 0)
+        return;
+    if (p->kind == KIND_MAX)
+        kvt_pool_max(out, lane->mark, n, p->pool);
+    else
+        kvt_pool_mean(out, lane->mark, n, p->pool);
+}
+
+const kvt_policy kvt_policy_pyramidkv = {
+    .abi = KVT_POLICY_ABI,
+    .name = "pyramidkv",
+    .title = "what the last prompt queries look at, more slots in lower layers",
+    .paper = "Cai et al. 2024, arXiv:2406.02069",
+    .differs = "one set for each kv head instead of each query head; layers add up to the "
+               "budget exactly",
+    .traits = {.phases = KVT_PREFILL,
+               .needs = KVT_NEED_ATTN,
+               .exactness = KVT_EXACT,
+               .one_ranking = true,
+               .may_exceed = true},
+    .slot_width = 1,
+    .params_size = sizeof(pyramidkv),
+    .params = params,
+    .share = &kvt_share_pyramid,
+    .share_params = share_params,
+    .vary = vary,
+    .fits = fits,
+    .window = window,
+    .step = step,
+    .score = score,
+};

@@ -1,0 +1,99 @@
+/* streaming - keep the first tokens (attention sinks) and the newest.
+ *
+ *   Xiao et al., "Efficient Streaming Language Models with Attention Sinks", 2023,
+ *   arXiv:2309.17453.
+ *
+ * With S sinks and T tokens so far, a cache of B = S + R slots holds
+ *
+ *   [0, S) and [T - R, T)
+ *
+ * The sinks are pinned; score[s] = position of slot s. With `window` W > 0 it is the other way
+ * round, as KVCache-Factory's needle script runs it: the last W are given and the first B - W
+ * tokens are the rest.
+ *
+ * Differs: keys keep their original positions, where the authors' code rotates every key again
+ * by its place in the cache (a full-cache trace cannot give that attention).
+ * Cost for each lane and decision: O(S). */
+#include "kvt/pieces.h"
+
+#include <stdio.h>
+
+typedef struct streaming {
+    int64_t sinks, window;
+    int compat;
+} streaming;
+
+enum { COMPAT_PAPER, COMPAT_KVPRESS, COMPAT_KVCF, COMPAT_KVCF_NEEDLE };
+
+static const kvt_choice compats[] = {
+    [COMPAT_PAPER] = {"paper", "sinks=4,window=0",
+                      "mit-han-lab/streaming-llm 2e50426, original positions"},
+    [COMPAT_KVPRESS] = {"kvpress", "sinks=4,window=0",
+                        "NVIDIA/kvpress 8bb29b9: once, at the end of the prompt"},
+    [COMPAT_KVCF] =
+        {"kvcf", "sinks=4,window=0",
+         "Zefan-Cai/KVCache-Factory c97f9d7, LongBench and RULER scripts: on the prompt, "
+         "stored for each query head"},
+    [COMPAT_KVCF_NEEDLE] =
+        {"kvcf-needle", "sinks=4,window=32",
+         "the same, needle script: all but the last 32 slots are first tokens"},
+};
+
+static const kvt_param params[] = {
+    KVT_PARAM_CHOICE(streaming, compat, COMPAT_PAPER, compats,
+                     "published implementation to follow"),
+    KVT_PARAM(streaming, sinks, 4, 0, 65536, "tokens", "first tokens that are always kept"),
+    KVT_PARAM(
+        streaming, window, 0, 0, 1048576, "tokens",
+        "last tokens that are always kept, all other slots are first tokens; 0: sinks decides"),
+    {0},
+};
+
+static void vary(const void *params_, kvt_traits *traits)
+{
+    const streaming *p = params_;
+    if (p->compat != COMPAT_PAPER)
+        traits->phases = KVT_PREFILL;
+    if (p->compat == COMPAT_KVCF || p->compat == COMPAT_KVCF_NEEDLE)
+        traits->by_query_head = true;
+    if (p->window > 0) /* how many first tokens there are depends on the budget */
+        traits->one_ranking = false;
+}
+
+static bool fits(const void *params_, int64_t budget, int64_t n_prompt, char *why, size_t cap)
+{
+    const streaming *p = params_;
+    int64_t need = p->window > 0 ? p->window : p->sinks;
+    if (budget >= n_prompt || budget >= need)
+        return true;
+    snprintf(why, cap, "%lld %s need a budget of %lld or more, got %lld", (long long)need,
+             p->window > 0 ? "last tokens" : "sinks", (long long)need, (long long)budget);
+    return false;
+}
+
+static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+{
+    const streaming *p = params_;
+    int64_t first = p->window > 0 ? kvt_max(lane->budget - p->window, 0) : p->sinks;
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        out[s] = (float)lane->pos[s];
+        pinned[s] = lane->pos[s] < first || s >= lane->n_slot - p->window;
+    }
+}
+
+const kvt_policy kvt_policy_streaming = {
+    .abi = KVT_POLICY_ABI,
+    .name = "streaming",
+    .title = "keep the first tokens and the newest",
+    .paper = "Xiao et al. 2023, arXiv:2309.17453",
+    .differs = "keys keep their original positions instead of their place in the cache",
+    .traits = {.phases = KVT_PREFILL | KVT_DECODE,
+               .exactness = KVT_EXACT,
+               .one_ranking = true,
+               .drop_first = true},
+    .params_size = sizeof(streaming),
+    .params = params,
+    .vary = vary,
+    .fits = fits,
+    .score = score,
+};

@@ -1,0 +1,32 @@
+/* ctx.c - log, progress and threads of the caller. */
+#include "kvt/ctx.h"
+
+#include <omp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+void kvt_log(const kvt_ctx *ctx, kvt_log_level level, const char *area, const char *fmt, ...)
+{
+    if (!ctx || !ctx->log)
+        return;
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    ctx->log(ctx->user, level, area, text);
+}
+
+kvt_code kvt_progress(const kvt_ctx *ctx, const char *what, int64_t done, int64_t total,
+                      kvt_err *err)
+{
+    if (!ctx || !ctx->progress || ctx->progress(ctx->user, what, done, total))
+        return KVT_OK;
+    return kvt_fail(err, KVT_STOPPED, "stopped by the user");
+}
+
+int kvt_threads(const kvt_ctx *ctx)
+{
+    int n = ctx && ctx->n_thread > 0 ? ctx->n_thread : omp_get_max_threads();
+    return n > 0 ? n : 1;
+}

@@ -1,0 +1,194 @@
+/* select.c - the best k of n, and whole rankings, by radix on order-preserving keys.
+ *
+ * A score becomes an unsigned key that rises as the score falls: NaN is the largest, -0 is 0.
+ * Lower index wins among equal keys: the ranking sorts stably from the least significant digit,
+ * the selection finds the k-th key and takes its ties from the left. Both are O(n) for any
+ * input; nothing compares floats, so that no input is unlucky. */
+#include "base/select.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+enum { DIGIT = 11, N_BUCKET = 1 << DIGIT, FEW = 48 };
+
+/* Best first: the largest float has the smallest key. */
+static uint32_t key_of(float score)
+{
+    uint32_t u;
+    memcpy(&u, &score, sizeof u);
+    uint32_t magnitude = u & 0x7fffffffu;
+    if (magnitude > 0x7f800000u)
+        return 0xffffffffu;
+    if (magnitude == 0)
+        u = 0;
+    return u >> 31 ? u : ~(u | 0x80000000u);
+}
+
+static uint64_t key_of_double(double score)
+{
+    uint64_t u;
+    memcpy(&u, &score, sizeof u);
+    uint64_t magnitude = u & UINT64_C(0x7fffffffffffffff);
+    if (magnitude > UINT64_C(0x7ff0000000000000))
+        return UINT64_MAX;
+    if (magnitude == 0)
+        u = 0;
+    return u >> 63 ? u : ~(u | UINT64_C(0x8000000000000000));
+}
+
+/* Sorts indices 0..n-1 by key[index], equal ones by index, into out [n]. */
+static void insert_sort(int32_t *out, const uint64_t *key, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int64_t j = i;
+        for (; j > 0 && key[out[j - 1]] > key[i]; j--)
+            out[j] = out[j - 1];
+        out[j] = (int32_t)i;
+    }
+}
+
+/* The same in n_bit / DIGIT stable passes; those whose digit is the same everywhere are left
+ * out. other: [n] scratch. */
+static void radix_sort(int32_t *out, const uint64_t *key, int64_t n, int n_bit, int32_t *other)
+{
+    int32_t *from = other, *to = out;
+    for (int64_t i = 0; i < n; i++)
+        from[i] = (int32_t)i;
+    for (int shift = 0; shift < n_bit; shift += DIGIT) {
+        int32_t start[N_BUCKET + 1] = {0};
+        for (int64_t i = 0; i < n; i++)
+            start[((key[i] >> shift) & (N_BUCKET - 1)) + 1]++;
+        if (start[((key[0] >> shift) & (N_BUCKET - 1)) + 1] == n)
+            continue;
+        for (int b = 0; b < N_BUCKET; b++)
+            start[b + 1] += start[b];
+        for (int64_t i = 0; i < n; i++)
+            to[start[(key[from[i]] >> shift) & (N_BUCKET - 1)]++] = from[i];
+        int32_t *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != out)
+        memcpy(out, from, (size_t)n * sizeof *out);
+}
+
+static void rank_keys(int32_t *out, const uint64_t *key, int64_t n, int n_bit, int32_t *other)
+{
+    if (n <= FEW)
+        insert_sort(out, key, n);
+    else
+        radix_sort(out, key, n, n_bit, other);
+}
+
+bool select_rank(int32_t *out, const float *score, int64_t n, kvt_arena *work)
+{
+    assert(n >= 0 && n < INT32_MAX);
+    size_t mark = kvt_arena_mark(work);
+    uint64_t *key = kvt_arena_array(work, n, sizeof *key);
+    int32_t *other = kvt_arena_array(work, n, sizeof *other);
+    if (key && other) {
+        for (int64_t i = 0; i < n; i++)
+            key[i] = key_of(score[i]);
+        rank_keys(out, key, n, 32, other);
+    }
+    kvt_arena_rewind(work, mark);
+    return key && other;
+}
+
+bool select_rank_double(int32_t *out, const double *score, int64_t n, kvt_arena *work)
+{
+    assert(n >= 0 && n < INT32_MAX);
+    size_t mark = kvt_arena_mark(work);
+    uint64_t *key = kvt_arena_array(work, n, sizeof *key);
+    int32_t *other = kvt_arena_array(work, n, sizeof *other);
+    if (key && other) {
+        for (int64_t i = 0; i < n; i++)
+            key[i] = key_of_double(score[i]);
+        rank_keys(out, key, n, 64, other);
+    }
+    kvt_arena_rewind(work, mark);
+    return key && other;
+}
+
+/* The key that is the k-th smallest of key [n], k from 1 to n; *before: how many are smaller.
+ * Digit by digit from the top; after the first digit only its bucket is looked at.
+ * rest: [n] scratch. */
+static uint32_t find_key(const uint32_t *key, int64_t n, int64_t k, uint32_t *rest,
+                         int64_t *before)
+{
+    uint32_t prefix = 0;
+    *before = 0;
+    const uint32_t *in = key;
+    for (int left = 32; left > 0;) {
+        int width = left > DIGIT ? DIGIT : left;
+        int shift = left - width;
+        uint32_t mask = (1u << width) - 1;
+        uint32_t count[N_BUCKET] = {0};
+        for (int64_t i = 0; i < n; i++)
+            count[(in[i] >> shift) & mask]++;
+        uint32_t digit = 0;
+        while (*before + count[digit] < k)
+            *before += count[digit++];
+        int64_t m = 0;
+        for (int64_t i = 0; i < n;
+             i++) { /* without a branch: rest [m] is overwritten if not taken */
+            rest[m] = in[i];
+            m += ((in[i] >> shift) & mask) == digit;
+        }
+        prefix |= digit << shift;
+        in = rest;
+        n = m;
+        left = shift;
+    }
+    return prefix;
+}
+
+bool select_best(bool *keep, const float *score, int64_t n, int64_t k, kvt_arena *work)
+{
+    assert(n >= 0 && n < INT32_MAX);
+    if (k <= 0 || k >= n) {
+        memset(keep, k > 0, (size_t)n);
+        return true;
+    }
+    size_t mark = kvt_arena_mark(work);
+    uint32_t *key = kvt_arena_array(work, n, sizeof *key);
+    uint32_t *rest = kvt_arena_array(work, n, sizeof *rest);
+    if (key && rest) {
+        for (int64_t i = 0; i < n; i++)
+            key[i] = key_of(score[i]);
+        int64_t before;
+        uint32_t last = find_key(key, n, k, rest, &before);
+        for (int64_t i = 0; i < n; i++)
+            keep[i] = key[i] < last;
+        int64_t ties = k - before;
+        for (int64_t i = 0; ties > 0; i++) {
+            if (key[i] == last) {
+                keep[i] = true;
+                ties--;
+            }
+        }
+    }
+    kvt_arena_rewind(work, mark);
+    return key && rest;
+}
+
+/* a before b: the definition that everything above must agree with. */
+static bool is_better(const float *score, int64_t a, int64_t b)
+{
+    if (isnan(score[a]) || isnan(score[b]))
+        return isnan(score[a]) && isnan(score[b]) ? a < b : isnan(score[b]);
+    return score[a] != score[b] ? score[a] > score[b] : a < b;
+}
+
+void select_best_plain(bool *keep, const float *score, int64_t n, int64_t k)
+{
+    memset(keep, 0, (size_t)n);
+    for (int64_t taken = 0; taken < k && taken < n; taken++) {
+        int64_t best = -1;
+        for (int64_t i = 0; i < n; i++)
+            if (!keep[i] && (best < 0 || is_better(score, i, best)))
+                best = i;
+        keep[best] = true;
+    }
+}

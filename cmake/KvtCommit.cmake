@@ -1,0 +1,18 @@
+# Writes OUT with the commit of SOURCE_DIR, "unknown" outside a checkout; leaves an equal file alone.
+set(commit unknown)
+find_program(GIT git)
+if(GIT AND EXISTS ${SOURCE_DIR}/.git)
+  execute_process(COMMAND ${GIT} -C ${SOURCE_DIR} rev-parse --short=7 HEAD
+                  OUTPUT_VARIABLE out OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE rc)
+  if(rc EQUAL 0)
+    set(commit ${out})
+  endif()
+endif()
+set(text "#define KVT_COMMIT \"${commit}\"\n")
+set(old "")
+if(EXISTS ${OUT})
+  file(READ ${OUT} old)
+endif()
+if(NOT old STREQUAL text)
+  file(WRITE ${OUT} "${text}")
+endif()

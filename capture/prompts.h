@@ -33,7 +33,8 @@ typedef struct prompt {
         *message; /* "prompt" is one user message; "system" is put in front */
     int n_message;
     const char *response; /* NULL: generated */
-    int64_t max_new;      /* -1: not given */
+    size_t n_response;
+    int64_t max_new; /* -1: not given */
     const prompt_span *span;
     int n_span;
     int64_t line;
@@ -55,9 +56,9 @@ KVT_CHECKED kvt_code prompts_parse(prompts **out, const char *bytes, size_t n, c
                                    kvt_err *err);
 void prompts_free(prompts *set);
 
-/* Where a span lies in a text (the last user message as prepared for rendering): the first
- * place where its text stands, or its byte range. NO: not there. */
+/* Where a span lies in the rendered text: its text is looked for in the last user message and
+ * then in the others, its byte range counts within the last user message. NO: not there. */
 KVT_CHECKED kvt_code prompt_span_find(tokenizer_range *out, const prompt_span *span,
-                                      const char *text, size_t n, kvt_err *err);
+                                      const template_text *rendered, kvt_err *err);
 
 #endif

@@ -7,7 +7,7 @@
  *   sampler_free(s);
  *
  * Only the first n_vocab logits are read: rows of the embedding above the vocabulary are
- * padding. All sums are in double, in ascending id order: the same ids on every run. */
+ * padding. All sums are in double and in one fixed order: the same ids on every run. */
 #ifndef CAPTURE_SAMPLE_H
 #define CAPTURE_SAMPLE_H
 

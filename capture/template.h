@@ -50,6 +50,7 @@ typedef struct template_piece {
     size_t begin, end;  /* bytes of the rendered text */
     bool is_template;   /* put there by the template: control tokens are parsed */
     template_role role; /* of the message that it belongs to */
+    size_t skip;        /* bytes that were trimmed off the front of the message's text */
     int message;        /* its index; -1: of none (BOS, default system text, answer's header) */
 } template_piece;
 

@@ -41,8 +41,9 @@ typedef struct tokenizer_source {
     int32_t bos, eos, eot; /* -1: none */
     const int32_t *stop;   /* [n_stop] more ends of text */
     int n_stop;
-    int add_bos, add_eos; /* 0, 1, or -1: the pre-tokenizer's default */
-    bool nfc;             /* the text is brought to NFC first */
+    int add_bos;      /* 0, 1, or -1: the pre-tokenizer's default */
+    int nfc;          /* bring text to NFC: 0, 1, or -1: its default */
+    const char *chat; /* the chat template (Jinja); NULL: none */
 } tokenizer_source;
 
 typedef struct tokenizer tokenizer;
@@ -75,7 +76,10 @@ typedef struct token_list {
     int64_t *offset; /* [n + 1] bytes of text; NULL while n is 0 */
     uint8_t *flag;   /* [n] KVT_TOKEN_SPECIAL; the caller adds the others */
     int64_t n, cap;
-    buf text; /* what was tokenized, in normal form */
+    buf text;       /* what was tokenized, in normal form */
+    int64_t n_lost; /* bytes of the text for which the vocabulary has no token: left out, as the
+                     * model's own tokenizer does; they lie in the range of a neighbour */
+    int64_t carry;  /* such bytes in front of the first token */
 } token_list;
 
 void token_list_init(token_list *list);

@@ -50,6 +50,7 @@ void kvt_weights_free(kvt_weights *w); /* NULL is fine */
 
 /* XXH128 of the canonical weights: all f32 values in the order of keys.c, so that two files
  * with the same values are the same model. Not with header_only. */
-void kvt_weights_digest(const kvt_weights *w, char out[DIGEST_TEXT]);
+KVT_CHECKED kvt_code kvt_weights_digest(const kvt_weights *w, char out[DIGEST_TEXT],
+                                        kvt_err *err);
 
 #endif

@@ -4,8 +4,8 @@
  *   gguf_make_options o = gguf_make_defaults();    hidden 48, 2 layers, 4/2 heads of 12, 320
  * tokens o.n_layer = 3; assert(gguf_make_llama("tiny.gguf", &o));
  *
- * Link tests/gguf_make.c and the module base. Errors of writing are failures of the test: these
- * functions return false and print the reason to stderr. */
+ * Link tests/gguf_make.c, tests/gguf_llama.c and the module base. Errors of writing are
+ * failures of the test: these functions return false and print the reason to stderr. */
 #ifndef TESTS_GGUF_MAKE_H
 #define TESTS_GGUF_MAKE_H
 

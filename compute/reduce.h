@@ -14,7 +14,8 @@
  * n_row 0 gives zeros. */
 typedef void columns_fn(float *sum, float *max, const float *p, int64_t ld, int64_t n_row,
                         int64_t n_col);
-/* out[r] = sum over e of |x[r, e]| */
-typedef void abs_sums_fn(float *out, const float *x, int64_t ld, int64_t n_row, int64_t n_col);
+/* l1[r] = sum over e of |x[r, e]|, l2[r] = sqrt(sum over e of x[r, e]^2) */
+typedef void norms_fn(float *l1, float *l2, const float *x, int64_t ld, int64_t n_row,
+                      int64_t n_col);
 
 #endif

@@ -44,19 +44,25 @@ SIMD_AVX2 static int64_t columns_avx2(float *sum, float *max, const float *p, in
     return t;
 }
 
-SIMD_AVX2 static float abs_sum_avx2(const float *x, int64_t n)
+SIMD_AVX2 static void norm_avx2(float *l1, float *l2, const float *x, int64_t n)
 {
     __m256 low = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-    __m256 s0 = _mm256_setzero_ps(), s1 = s0;
+    __m256 a0 = _mm256_setzero_ps(), a1 = a0, s0 = a0, s1 = a0;
     int64_t e = 0;
     for (; e + 16 <= n; e += 16) {
-        s0 = _mm256_add_ps(s0, _mm256_and_ps(low, _mm256_loadu_ps(x + e)));
-        s1 = _mm256_add_ps(s1, _mm256_and_ps(low, _mm256_loadu_ps(x + e + 8)));
+        __m256 x0 = _mm256_loadu_ps(x + e), x1 = _mm256_loadu_ps(x + e + 8);
+        a0 = _mm256_add_ps(a0, _mm256_and_ps(low, x0));
+        a1 = _mm256_add_ps(a1, _mm256_and_ps(low, x1));
+        s0 = _mm256_fmadd_ps(x0, x0, s0);
+        s1 = _mm256_fmadd_ps(x1, x1, s1);
     }
-    float sum = sum8(_mm256_add_ps(s0, s1));
-    for (; e < n; e++)
-        sum += fabsf(x[e]);
-    return sum;
+    float a = sum8(_mm256_add_ps(a0, a1)), s = sum8(_mm256_add_ps(s0, s1));
+    for (; e < n; e++) {
+        a += fabsf(x[e]);
+        s += x[e] * x[e];
+    }
+    *l1 = a;
+    *l2 = sqrtf(s);
 }
 #endif
 
@@ -77,21 +83,26 @@ void cpu_columns(float *sum, float *max, const float *p, int64_t ld, int64_t n_r
     columns_base(sum, max, p, ld, n_row, done, n_col);
 }
 
-void cpu_abs_sums(float *out, const float *x, int64_t ld, int64_t n_row, int64_t n_col)
+static void norm_base(float *l1, float *l2, const float *x, int64_t n)
 {
-    bool avx2 = simd_avx2();
-    for (int64_t r = 0; r < n_row; r++) {
-        const float *row = x + r * ld;
-#if SIMD_X86
-        if (avx2) {
-            out[r] = abs_sum_avx2(row, n_col);
-            continue;
-        }
-#endif
-        double sum = 0;
-        for (int64_t e = 0; e < n_col; e++)
-            sum += fabs((double)row[e]);
-        out[r] = (float)sum;
+    double a = 0, s = 0;
+    for (int64_t e = 0; e < n; e++) {
+        a += fabs((double)x[e]);
+        s += (double)x[e] * (double)x[e];
     }
-    (void)avx2;
+    *l1 = (float)a;
+    *l2 = (float)sqrt(s);
+}
+
+void cpu_norms(float *l1, float *l2, const float *x, int64_t ld, int64_t n_row, int64_t n_col)
+{
+#if SIMD_X86
+    if (simd_avx2()) {
+        for (int64_t r = 0; r < n_row; r++)
+            norm_avx2(l1 + r, l2 + r, x + r * ld, n_col);
+        return;
+    }
+#endif
+    for (int64_t r = 0; r < n_row; r++)
+        norm_base(l1 + r, l2 + r, x + r * ld, n_col);
 }

@@ -1,0 +1,192 @@
+/* forward.c - memory and bookkeeping of a running model; the passes are in prefill.c, decode.c.
+ */
+#include "capture/forward_priv.h"
+
+#include <omp.h>
+#include <string.h>
+
+#include "kvt/arena.h"
+
+static const tap nobody;
+
+/* What forward_new takes, in f32 values; one list for the allocation and for --plan. */
+typedef struct sizes {
+    int64_t kv, x, q, table, logit, part, stride;
+} sizes;
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static sizes sizes_of(const forward_spec *s, int64_t tile)
+{
+    const kvt_geometry *g = &s->weights->geometry;
+    int64_t hd = g->n_head * g->head_dim, gd = g->n_kv_head * g->head_dim;
+    int64_t chunks = (s->n_token + DECODE_KEYS - 1) / DECODE_KEYS;
+    /* A thread's scratch: a tile of attention (queries, lse, probabilities), or a row tile's
+     * way through projections (norm, k, v) and feed-forward (norm, out, gate, up). */
+    int64_t attention = tile * (g->head_dim + 1 + s->n_token);
+    int64_t layer = tile * (2 * g->n_hidden + most(2 * gd, 2 * g->n_ff));
+    int64_t decode = 2 * (g->n_hidden + g->n_ff) + hd;
+    sizes z = {.kv = g->n_layer * gd * s->n_token,
+               .x = s->n_row * g->n_hidden,
+               .q = s->n_row * hd,
+               .table = s->n_token * g->head_dim,
+               .logit = g->n_vocab,
+               .part = g->n_head * (chunks * g->head_dim + s->n_token + 1),
+               .stride = (most(most(attention, layer), decode) + 15) / 16 * 16};
+    return z;
+}
+
+int64_t forward_bytes(const forward_spec *spec)
+{
+    sizes z = sizes_of(spec, spec->tile ? spec->tile : FORWARD_TILE);
+    return (int64_t)sizeof(float) * (2 * z.kv + z.x + 2 * z.q + z.table + z.logit + z.part +
+                                     kvt_threads(spec->ctx) * z.stride);
+}
+
+static bool take(forward *f, const sizes *z)
+{
+    f->k = kvt_alloc(z->kv, sizeof(float));
+    f->v = kvt_alloc(z->kv, sizeof(float));
+    f->x = kvt_alloc(z->x, sizeof(float));
+    f->q = kvt_alloc(z->q, sizeof(float));
+    f->o = kvt_alloc(z->q, sizeof(float));
+    f->table = kvt_alloc(z->table, sizeof(float));
+    f->logit = kvt_alloc(z->logit, sizeof(float));
+    f->part = kvt_alloc(z->part, sizeof(float));
+    return f->k && f->v && f->x && f->q && f->o && f->table && f->logit && f->part;
+}
+
+kvt_code forward_new(forward **out, const forward_spec *spec, kvt_err *err)
+{
+    *out = NULL;
+    forward *f = kvt_alloc(1, sizeof *f);
+    if (!f)
+        return kvt_fail_memory(err, sizeof *f);
+    f->w = spec->weights;
+    f->g = &spec->weights->geometry;
+    f->b = spec->backend;
+    f->tap = spec->tap ? spec->tap : &nobody;
+    f->ctx = spec->ctx;
+    f->cap = spec->n_token;
+    f->rows = spec->n_row;
+    f->tile = spec->tile ? spec->tile : FORWARD_TILE;
+    f->n_thread = kvt_threads(spec->ctx);
+    sizes z = sizes_of(spec, f->tile);
+    bool ok = take(f, &z);
+    if (ok)
+        f->scratch = kvt_alloc(f->n_thread * z.stride, sizeof(float));
+    while (ok && !f->scratch && f->tile > 16) {
+        f->tile /= 2;
+        z = sizes_of(spec, f->tile);
+        f->scratch = kvt_alloc(f->n_thread * z.stride, sizeof(float));
+    }
+    f->stride = z.stride;
+    if (!f->scratch) {
+        forward_free(f);
+        return kvt_fail(
+            err, KVT_NOMEM,
+            "out of memory: a sequence of %lld tokens needs %lld MiB besides the weights",
+            (long long)spec->n_token, (long long)(forward_bytes(spec) >> 20));
+    }
+    rope_table(f->table, f->g->rope_freq, f->g->rope_attn_factor, 0, f->cap, f->g->head_dim);
+    gemm_one_thread();
+    *out = f;
+    return KVT_OK;
+}
+
+void forward_free(forward *f)
+{
+    if (!f)
+        return;
+    kvt_free(f->k);
+    kvt_free(f->v);
+    kvt_free(f->x);
+    kvt_free(f->q);
+    kvt_free(f->o);
+    kvt_free(f->table);
+    kvt_free(f->logit);
+    kvt_free(f->many);
+    kvt_free(f->part);
+    kvt_free(f->scratch);
+    kvt_free(f);
+}
+
+bool forward_poll(forward *f)
+{
+    kvt_err err;
+    if (omp_get_thread_num() == 0 && !atomic_load(&f->stopped) &&
+        kvt_progress(f->ctx, f->doing, f->done, f->total, &err))
+        atomic_store(&f->stopped, true);
+    return atomic_load(&f->stopped);
+}
+
+kvt_code forward_check(forward *f, kvt_err *err)
+{
+    if (!forward_poll(f))
+        return KVT_OK;
+    return kvt_fail(err, KVT_STOPPED, "stopped while running the model");
+}
+
+kvt_code forward_embed(forward *f, const int32_t *id, int64_t n, kvt_err *err)
+{
+    int64_t n_hidden = f->g->n_hidden;
+    if (n < 1 || n > f->rows || f->length + n > f->cap)
+        return kvt_fail(err, KVT_USAGE, "%lld tokens behind %lld do not fit a sequence of %lld",
+                        (long long)n, (long long)f->length, (long long)f->cap);
+    for (int64_t r = 0; r < n; r++) {
+        if (id[r] < 0 || id[r] >= f->g->n_vocab)
+            return kvt_fail(err, KVT_USAGE,
+                            "token %d at position %lld: the vocabulary has %lld", id[r],
+                            (long long)(f->length + r), (long long)f->g->n_vocab);
+        const float *from = f->w->embed + id[r] * n_hidden;
+        float *to = f->x + r * n_hidden, scale = (float)f->g->embed_scale;
+        if (f->g->embed_scale == 1.0)
+            memcpy(to, from, (size_t)n_hidden * sizeof *to);
+        else
+            for (int64_t e = 0; e < n_hidden; e++)
+                to[e] = from[e] * scale;
+    }
+    return KVT_OK;
+}
+
+const float *forward_logit(const forward *f)
+{
+    return f->logit;
+}
+
+int64_t forward_length(const forward *f)
+{
+    return f->length;
+}
+
+int64_t forward_tile(const forward *f)
+{
+    return f->tile;
+}
+
+const float *forward_keys(const forward *f, int layer, int64_t kv_head)
+{
+    return forward_k(f, layer, kv_head);
+}
+
+const float *forward_values(const forward *f, int layer, int64_t kv_head)
+{
+    return forward_v(f, layer, kv_head);
+}
+
+double forward_flops(const kvt_geometry *g, int64_t n, int64_t tile)
+{
+    double hd = (double)(g->n_head * g->head_dim), gd = (double)(g->n_kv_head * g->head_dim);
+    double e = (double)g->n_hidden, rows = (double)n, attention = 0;
+    double last = (double)((n - 1) % tile + 1); /* rows of the last layer that go on */
+    for (int64_t pos = 0; pos < n; pos += tile) {
+        double m = (double)(n - pos < tile ? n - pos : tile);
+        attention += 4 * m * ((double)pos + m) * hd;
+    }
+    double in = 2 * e * (hd + 2 * gd), out = 2 * e * hd + 6 * e * (double)g->n_ff;
+    return (double)g->n_layer * (rows * in + attention) +
+           ((double)(g->n_layer - 1) * rows + last) * out;
+}

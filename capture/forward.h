@@ -1,0 +1,64 @@
+/* forward.h - a model running on one sequence: prefill in tiles, decode row by row.
+ *
+ *   forward *f;
+ *   forward_spec spec = {.weights = w, .backend = b, .tap = &tap, .ctx = ctx, .n_token = 2304};
+ *   if (forward_new(&f, &spec, &err) || forward_prefill(f, id, n_prompt, &err)) ...
+ *   for (...) {
+ *       pick a token from forward_logit(f)
+ *       forward_step(f, token, &err)
+ *   }
+ *   forward_free(f);
+ *
+ * Everything is f32. Products are cut by a grid of row tiles that is anchored where the pass
+ * begins (position 0 for a prompt), OpenMP hands out the tiles: the same bytes for any number
+ * of threads. Memory is weights + keys and values + O(n_row E) + O(tile T) for each thread. */
+#ifndef CAPTURE_FORWARD_H
+#define CAPTURE_FORWARD_H
+
+#include "capture/tap.h"
+#include "capture/weights.h"
+#include "kvt/backend.h"
+
+enum { FORWARD_TILE = 128 }; /* query rows of an attention tile and rows of a product's tile */
+
+typedef struct forward_spec {
+    const kvt_weights *weights;
+    const kvt_backend *backend;
+    const tap *tap;     /* NULL: nobody listens */
+    const kvt_ctx *ctx; /* progress, threads */
+    int64_t n_token;    /* longest sequence */
+    int64_t n_row;      /* most rows of one pass */
+    int64_t tile;       /* a power of two >= 64; 0: FORWARD_TILE */
+} forward_spec;
+
+typedef struct forward forward;
+
+/* All memory is taken here. NOMEM says how much; with a tile that does not fit, half of it is
+ * tried, down to 16. */
+KVT_CHECKED kvt_code forward_new(forward **out, const forward_spec *spec, kvt_err *err);
+void forward_free(forward *f); /* NULL is fine */
+
+/* Bytes that forward_new takes, weights not included. */
+int64_t forward_bytes(const forward_spec *spec);
+
+/* Runs n ids behind what has run, in tiles; forward_logit() is then the last row's. STOPPED
+ * where the caller's progress says so. USAGE: an id outside the vocabulary, or no room. */
+KVT_CHECKED kvt_code forward_prefill(forward *f, const int32_t *id, int64_t n, kvt_err *err);
+/* The same, but `logits` of the tap is called for every row. */
+KVT_CHECKED kvt_code forward_force(forward *f, const int32_t *id, int64_t n, kvt_err *err);
+/* Runs one id by products of one row. */
+KVT_CHECKED kvt_code forward_step(forward *f, int32_t id, kvt_err *err);
+
+const float *forward_logit(const forward *f); /* f32 [V] behind the last row; borrowed */
+int64_t forward_length(const forward *f);     /* rows that have run */
+int64_t forward_tile(const forward *f);
+/* f32 [n_token D] of a kv head, rows 0 .. forward_length() are set; keys after RoPE. Borrowed.
+ */
+const float *forward_keys(const forward *f, int layer, int64_t kv_head);
+const float *forward_values(const forward *f, int layer, int64_t kv_head);
+
+/* Floating-point operations of the matrix products of a prefill of n rows, as this engine runs
+ * them (the last layer only where its last row needs them). */
+double forward_flops(const kvt_geometry *g, int64_t n, int64_t tile);
+
+#endif

@@ -1,0 +1,58 @@
+/* forward_priv.h - the state that prefill.c and decode.c share. */
+#ifndef CAPTURE_FORWARD_PRIV_H
+#define CAPTURE_FORWARD_PRIV_H
+
+#include <stdatomic.h>
+
+#include "capture/forward.h"
+#include "compute/backend.h"
+
+enum { DECODE_KEYS = 256, DECODE_ROWS = 64 }; /* the grid of decode: keys, rows of a matrix */
+
+struct forward {
+    const kvt_weights *w;
+    const kvt_geometry *g;
+    const kvt_backend *b;
+    const tap *tap; /* never NULL */
+    const kvt_ctx *ctx;
+    int64_t cap, rows, length, tile;
+    int n_thread;
+    float *k, *v;   /* f32 [L G cap D] */
+    float *x;       /* f32 [rows E] the residual */
+    float *q, *o;   /* f32 [rows H D]; q before RoPE */
+    float *table;   /* f32 [cap D] cosines and sines */
+    float *logit;   /* f32 [V] */
+    float *many;    /* f32 [FORWARD_LOGIT_ROWS V] of forward_force, taken when needed */
+    float *part;    /* f32 [H chunks D] of decode */
+    float *scratch; /* f32 [n_thread stride] */
+    int64_t stride;
+    atomic_bool stopped;
+    const char *doing; /* for progress */
+    int64_t done, total;
+};
+
+enum { FORWARD_LOGIT_ROWS = 32 };
+
+static inline float *forward_own(const forward *f, int thread)
+{
+    return f->scratch + thread * f->stride;
+}
+
+static inline float *forward_k(const forward *f, int layer, int64_t kv_head)
+{
+    return f->k + ((int64_t)layer * f->g->n_kv_head + kv_head) * f->cap * f->g->head_dim;
+}
+
+static inline float *forward_v(const forward *f, int layer, int64_t kv_head)
+{
+    return f->v + ((int64_t)layer * f->g->n_kv_head + kv_head) * f->cap * f->g->head_dim;
+}
+
+/* Between tiles, on any thread: thread 0 asks the caller, the others look. True: stop. */
+bool forward_poll(forward *f);
+/* Turns a stop into the error. */
+KVT_CHECKED kvt_code forward_check(forward *f, kvt_err *err);
+/* Looks ids up and writes the residual. USAGE: id or room. */
+KVT_CHECKED kvt_code forward_embed(forward *f, const int32_t *id, int64_t n, kvt_err *err);
+
+#endif

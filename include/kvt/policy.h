@@ -19,6 +19,7 @@
 #define KVT_POLICY_H
 
 #include "kvt/arena.h"
+#include "kvt/need.h"
 #include "kvt/param.h"
 #include "kvt/sequence.h"
 #include "kvt/view.h"
@@ -29,22 +30,6 @@ enum { KVT_POLICY_ABI = 1 };
 
 /* When it may act. A prefill-only policy lets decoded tokens pile up. */
 typedef enum kvt_phase { KVT_PREFILL = 1 << 0, KVT_DECODE = 1 << 1 } kvt_phase;
-
-/* What it reads besides positions: KVT_NEED_ATTN, ... one bit a line of traces/needs.def. Only
- * what is declared is there: the data pointer of everything else is NULL, so that an undeclared
- * use fails a test instead of passing unseen. Where a trace does not hold what is declared, the
- * cell is refused with the dataset's name. */
-enum {
-#define KVT_NEED(id, text, datasets) KVT_NEED_BIT_##id,
-#include "traces/needs.def"
-#undef KVT_NEED
-    KVT_NEED_COUNT
-};
-typedef enum kvt_need {
-#define KVT_NEED(id, text, datasets) KVT_NEED_##id = 1 << KVT_NEED_BIT_##id,
-#include "traces/needs.def"
-#undef KVT_NEED
-} kvt_need;
 
 /* Which lanes select() sees together, and so may trade slots. */
 typedef enum kvt_scope { KVT_BY_LANE, KVT_BY_LAYER, KVT_BY_MODEL } kvt_scope;

@@ -1,0 +1,4 @@
+# Tokenizer against ids from outside; golden_strings feeds tokens.py, which makes those ids.
+kvt_test(test_tokens LABEL golden MODULES capture SOURCES test_tokens.c strings.c)
+add_executable(golden_strings strings_main.c strings.c)
+target_link_libraries(golden_strings PRIVATE kvt_flags)

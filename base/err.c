@@ -31,7 +31,7 @@ static void make_safe(char *out, size_t cap, const char *text)
 kvt_code kvt_fail_at(kvt_err *err, kvt_code code, const char *file, int line, const char *fmt,
                      ...)
 {
-    char raw[TEXT_MAX]; /* an argument may point into err->text */
+    char raw[2 * TEXT_MAX]; /* an argument may point into err->text */
     va_list args;
     va_start(args, fmt);
     vsnprintf(raw, sizeof raw, fmt, args);
@@ -48,7 +48,7 @@ kvt_code kvt_fail_at(kvt_err *err, kvt_code code, const char *file, int line, co
 kvt_code kvt_within(kvt_err *err, const char *fmt, ...)
 {
     enum { LEAST = 8 }; /* a shorter rest of a context says nothing */
-    char raw[TEXT_MAX], context[TEXT_MAX];
+    char raw[2 * TEXT_MAX], context[TEXT_MAX];
     va_list args;
     va_start(args, fmt);
     vsnprintf(raw, sizeof raw, fmt, args);

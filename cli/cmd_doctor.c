@@ -61,7 +61,7 @@ static kvt_code run(cli *c, const void *options, int n_arg, char **arg, kvt_err 
     if (c->json) {
         json_t *top = json_object(), *tests = json_array();
         failed = run_selftests(tests);
-        json_object_set_new(top, "schema", json_string("kvt-doctor/1"));
+        json_object_set_new(top, "schema", json_string("kvt-doctor-1"));
         json_object_set_new(top, "ok", json_boolean(!failed));
         json_object_set_new(top, "versions", facts_json(versions, n_versions));
         json_object_set_new(top, "machine", facts_json(machine, n_machine));

@@ -160,7 +160,7 @@ static json_t *verb_json(const cli_command *v)
 static kvt_code print_json(const cli_command *only, kvt_err *err)
 {
     json_t *top = json_object(), *verbs = json_array();
-    json_object_set_new(top, "schema", json_string("kvt-help/1"));
+    json_object_set_new(top, "schema", json_string("kvt-help-1"));
     for (int i = 0; cli_commands()[i]; i++)
         if (!only || only == cli_commands()[i])
             json_array_append_new(verbs, verb_json(cli_commands()[i]));
@@ -200,7 +200,7 @@ kvt_code cli_help_version(cli *c, kvt_err *err)
 
     if (c->json) {
         json_t *top = json_object();
-        json_object_set_new(top, "schema", json_string("kvt-version/1"));
+        json_object_set_new(top, "schema", json_string("kvt-version-1"));
         json_object_set_new(top, "version", json_string(version_text()));
         json_object_set_new(top, "commit", json_string(version_commit()));
         for (int i = 0; i < n; i++)

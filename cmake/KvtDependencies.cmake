@@ -44,6 +44,8 @@ kvt_dep_pkg(jansson jansson libjansson-dev)
 kvt_dep_pkg(utf8proc libutf8proc libutf8proc-dev)
 kvt_dep_pkg(xxhash libxxhash libxxhash-dev)
 kvt_dep_pkg(curses ncursesw libncurses-dev)
+# Its flags set _XOPEN_SOURCE to another value than kvt_flags; wide characters come with ours, too.
+set_property(TARGET PkgConfig::curses PROPERTY INTERFACE_COMPILE_OPTIONS "")
 kvt_dep_pkg(smartcols smartcols libsmartcols-dev)
 
 find_package(OpenMP REQUIRED COMPONENTS C)

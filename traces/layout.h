@@ -6,8 +6,9 @@
 #include "traces/dataset.h"
 #include "traces/h5.h"
 
-#define KVT_BLOCK_SCALE 1024.0 /* of attn/block_sum: half floats near 1e-5 would be denormal \
-                                */
+#define KVT_BLOCK_SCALE                                                  \
+    1024.0 /* of attn/block_sum: half floats near 1e-5 would be denormal \
+            */
 
 void spec_extents(trace_extents *e, const kvt_writer_spec *spec);
 

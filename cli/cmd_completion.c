@@ -12,10 +12,21 @@ static bool wants_value(const cli_option *o)
     return o->type != CLI_FLAG && o->type != CLI_COUNT;
 }
 
-/* What an option's value is completed by: "file", a kind of __complete, or "". */
+/* What an option's value is completed by: "choices", a kind of __complete, "file", or "none"
+ * for numbers. */
 static const char *kind_of(const cli_option *o)
 {
-    return o->choices ? "choices" : o->complete ? o->complete : "";
+    if (o->choices)
+        return "choices";
+    if (o->complete)
+        return o->complete;
+    return o->type == CLI_TEXT || o->type == CLI_LIST ? "file" : "none";
+}
+
+/* Whether the program itself knows the candidates. */
+static bool is_asked(const char *kind)
+{
+    return strcmp(kind, "file") != 0 && strcmp(kind, "trace") != 0 && strcmp(kind, "none") != 0;
 }
 
 static void print_choices(const cli_option *o)
@@ -60,8 +71,10 @@ static void bash_values(const char *verb, const cli_option *table)
             fputs("_kvt_words '", stdout);
             print_choices(o);
             fputs("'", stdout);
-        } else if (kind[0] && strcmp(kind, "file")) {
+        } else if (is_asked(kind)) {
             printf("_kvt_words \"$(kvt __complete %s 2>/dev/null)\"", kind);
+        } else if (!strcmp(kind, "none")) {
+            fputs(":", stdout);
         } else {
             fputs("_kvt_files", stdout);
         }
@@ -96,7 +109,7 @@ static void print_bash(void)
         bash_words(cli_common_options());
         fputs("'; return; fi\n      ", stdout);
         const char *kind = all[i]->complete;
-        if (kind && strcmp(kind, "file") && strcmp(kind, "trace"))
+        if (kind && is_asked(kind))
             printf("_kvt_words \"$(kvt __complete %s 2>/dev/null)\" ;;\n", kind);
         else
             fputs("_kvt_files ;;\n", stdout);
@@ -109,7 +122,9 @@ static void print_bash(void)
 
 static void zsh_action(const char *kind)
 {
-    if (!kind[0] || !strcmp(kind, "file"))
+    if (!strcmp(kind, "none"))
+        fputs(" ", stdout);
+    else if (!strcmp(kind, "file"))
         fputs("_files", stdout);
     else if (!strcmp(kind, "trace"))
         fputs("_files -g \"*.h5\"", stdout);
@@ -196,14 +211,14 @@ static void fish_options(const char *condition, const cli_option *table)
             printf(" -s %c", o->letter);
         if (wants_value(o)) {
             const char *kind = kind_of(o);
-            fputs(" -r", stdout);
+            fputs(strcmp(kind, "none") ? " -r" : " -x", stdout);
             if (o->choices) {
                 fputs(" -f -a '", stdout);
                 print_choices(o);
                 putchar('\'');
-            } else if (kind[0] && strcmp(kind, "file") && strcmp(kind, "trace")) {
+            } else if (is_asked(kind)) {
                 printf(" -f -a '(kvt __complete %s 2>/dev/null)'", kind);
-            } else {
+            } else if (strcmp(kind, "none") != 0) {
                 fputs(" -F", stdout);
             }
         }
@@ -228,7 +243,7 @@ static void print_fish(void)
         snprintf(condition, sizeof condition, "__fish_seen_subcommand_from %s", all[i]->name);
         fish_options(condition, all[i]->options);
         const char *kind = all[i]->complete;
-        if (kind && strcmp(kind, "file") && strcmp(kind, "trace"))
+        if (kind && is_asked(kind))
             printf("complete -c kvt -n '%s' -f -a '(kvt __complete %s 2>/dev/null)'\n",
                    condition, kind);
     }

@@ -319,6 +319,8 @@ static kvt_code check_count(const cli_command *command, int n, kvt_err *err)
         snprintf(want, sizeof want, "at least %d", lo);
     else if (lo == hi)
         snprintf(want, sizeof want, hi ? "%d" : "no", hi);
+    else if (!lo)
+        snprintf(want, sizeof want, "at most %d", hi);
     else
         snprintf(want, sizeof want, "%d to %d", lo, hi);
     return kvt_fail(err, KVT_USAGE, "%s takes %s operand%s, got %d; usage: kvt %s %s",

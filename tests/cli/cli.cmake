@@ -1,0 +1,6 @@
+# The program, run as a person runs it: shell scripts that share lib.sh.
+foreach(name help pages streams json locale signals)
+  add_test(NAME test_cli_${name}
+           COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test_${name}.sh $<TARGET_FILE:kvt> ${PROJECT_SOURCE_DIR})
+  set_tests_properties(test_cli_${name} PROPERTIES LABELS cli SKIP_RETURN_CODE 77 TIMEOUT 300)
+endforeach()

@@ -1,0 +1,359 @@
+/* mini.c - the policy contract in its plainest form: see mini.h. */
+#include "mini.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct cell {
+    const mini_spec *spec;
+    const toy *t;
+    const kvt_policy *p;
+    const kvt_share *share;
+    void *params, *share_params;
+    kvt_traits traits;
+    mini_result *out;
+    kvt_sequence seq;
+    kvt_lane *lane; /* [L lane] */
+    int64_t **pos;  /* [L lane][T] */
+    int n_lane, n_head, n_all, slot_width;
+    kvt_arena *a;
+} cell;
+
+static kvt_view view3(const float *data, const char *axes, int64_t h, int64_t q, int64_t s)
+{
+    return kvt_view_of(data, KVT_F32, KVT_SHAPE(axes, h, q, s));
+}
+
+/* The query head that is head h of lane i. */
+static int head_of(const cell *c, int lane, int h)
+{
+    return lane % c->n_lane * c->n_head + h;
+}
+
+/* Rows of the queries first..first + n - 1 over the lane's slots. */
+static kvt_view rows_of(const cell *c, int lane, int64_t first, int64_t n)
+{
+    const kvt_lane *v = &c->lane[lane];
+    float *data = kvt_arena_array(c->a, c->n_head * n * v->n_slot, sizeof *data);
+    for (int h = 0; h < c->n_head; h++)
+        for (int64_t q = 0; q < n; q++)
+            toy_row(data + (h * n + q) * v->n_slot, c->t, v->layer, head_of(c, lane, h),
+                    first + q, v->pos, v->n_slot);
+    return view3(data, "HQS", c->n_head, n, v->n_slot);
+}
+
+static void give_columns(const cell *c, int lane)
+{
+    kvt_lane *v = &c->lane[lane];
+    float *sum = kvt_arena_array(c->a, c->n_head * c->t->N, sizeof *sum);
+    float *max = kvt_arena_array(c->a, c->n_head * c->t->N, sizeof *max);
+    for (int h = 0; h < c->n_head; h++)
+        toy_columns(sum + h * c->t->N, max + h * c->t->N, c->t, v->layer, head_of(c, lane, h));
+    v->col_sum = kvt_view_of(sum, KVT_F32, KVT_SHAPE("HS", c->n_head, c->t->N));
+    v->col_max = kvt_view_of(max, KVT_F32, KVT_SHAPE("HS", c->n_head, c->t->N));
+}
+
+static void learn_prompt(const cell *c, int lane)
+{
+    kvt_lane *v = &c->lane[lane];
+    int64_t N = c->t->N, n_query = c->p->window ? c->p->window(c->params, N) : 0;
+    if (!c->p->step)
+        return;
+    if (c->traits.needs & KVT_NEED_ATTN)
+        v->attn = rows_of(c, lane, N - n_query, n_query);
+    if (c->traits.needs & KVT_NEED_COLUMNS)
+        give_columns(c, lane);
+    c->p->step(c->params, v);
+    v->attn = v->col_sum = v->col_max = (kvt_view){0};
+}
+
+static void score_lane(const cell *c, int lane, float *score, bool *pinned, int64_t budget)
+{
+    kvt_lane *v = &c->lane[lane];
+    v->budget = c->traits.one_ranking && !c->out->decodes && !c->spec->show_budget ? 0 : budget;
+    if (c->traits.needs & KVT_NEED_FUTURE) {
+        int64_t first = v->now + 1, n = c->t->T - first;
+        /* rows of the full cache: future queries see all tokens, not only those that are left
+         */
+        float *data = kvt_arena_array(c->a, c->n_head * n * v->n_slot, sizeof *data);
+        float *row = kvt_arena_array(c->a, c->t->T, sizeof *row);
+        int64_t *all = kvt_arena_array(c->a, c->t->T, sizeof *all);
+        for (int64_t j = 0; j < c->t->T; j++)
+            all[j] = j;
+        for (int h = 0; h < c->n_head; h++)
+            for (int64_t q = 0; q < n; q++) {
+                toy_row(row, c->t, v->layer, head_of(c, lane, h), first + q, all, c->t->T);
+                for (int64_t s = 0; s < v->n_slot; s++)
+                    data[(h * n + q) * v->n_slot + s] = row[v->pos[s]];
+            }
+        v->future = view3(data, "HQS", c->n_head, n, v->n_slot);
+    }
+    if (c->p->score)
+        c->p->score(c->params, score, pinned, v);
+    v->future = (kvt_view){0};
+}
+
+static void drop(const cell *c, int lane, const bool *keep)
+{
+    kvt_lane *v = &c->lane[lane];
+    int64_t n = 0;
+    for (int64_t s = 0; s < v->n_slot; s++) {
+        if (!keep[s])
+            continue;
+        c->pos[lane][n] = c->pos[lane][s];
+        memmove(v->mark + n * c->slot_width, v->mark + s * c->slot_width,
+                (size_t)c->slot_width * sizeof *v->mark);
+        n++;
+    }
+    memset(v->mark + n * c->slot_width, 0,
+           (size_t)((v->n_slot - n) * c->slot_width) * sizeof *v->mark);
+    v->n_slot = n;
+}
+
+static int group_size(const cell *c, kvt_scope scope)
+{
+    return scope == KVT_BY_LANE ? 1 : scope == KVT_BY_LAYER ? c->n_lane : c->n_all;
+}
+
+static void best_of(const cell *c, int lane, bool *keep, const float *score, const bool *pinned,
+                    int64_t budget)
+{
+    const kvt_lane *v = &c->lane[lane];
+    int64_t left = budget;
+    for (int64_t s = 0; s < v->n_slot; s++) {
+        keep[s] = pinned[s];
+        left -= pinned[s];
+    }
+    for (; left > 0; left--) {
+        int64_t best = -1;
+        for (int64_t s = 0; s < v->n_slot; s++)
+            if (!keep[s] && (best < 0 || score[s] > score[best]))
+                best = s;
+        if (best < 0)
+            return;
+        keep[best] = true;
+    }
+}
+
+static void note_scores(const cell *c, int lane, const float *score, const bool *pinned)
+{
+    const kvt_lane *v = &c->lane[lane];
+    for (int64_t s = 0; s < v->n_slot; s++)
+        c->out->infinite |= !pinned[s] && !isfinite(score[s]);
+    if (v->step == 0)
+        for (int64_t s = 0; s < v->n_slot; s++) {
+            c->out->score[lane * c->t->N + s] = score[s];
+            c->out->pinned[lane * c->t->N + s] = pinned[s];
+        }
+}
+
+/* One decision over all lanes. `read` [n_all T]: what is read under SKIP. False: skipped. */
+static bool decide(const cell *c, int64_t step, int64_t nominal, uint8_t *read)
+{
+    float **score = kvt_arena_array(c->a, c->n_all, sizeof *score);
+    bool **pinned = kvt_arena_array(c->a, c->n_all, sizeof *pinned);
+    bool **keep = kvt_arena_array(c->a, c->n_all, sizeof *keep);
+    int64_t *n_pinned = kvt_arena_array(c->a, c->n_all, sizeof *n_pinned);
+    int64_t *budget = kvt_arena_array(c->a, c->n_all, sizeof *budget);
+    for (int i = 0; i < c->n_all; i++) {
+        int64_t n = c->lane[i].n_slot;
+        score[i] = kvt_arena_array(c->a, n, sizeof **score);
+        pinned[i] = kvt_arena_array(c->a, n, sizeof **pinned);
+        keep[i] = kvt_arena_array(c->a, n, sizeof **keep);
+        score_lane(c, i, score[i], pinned[i], nominal);
+        note_scores(c, i, score[i], pinned[i]);
+        for (int64_t s = 0; s < n; s++)
+            n_pinned[i] += pinned[i][s];
+    }
+    int each = group_size(c, c->share->scope);
+    for (int i = 0; i < c->n_all; i += each)
+        c->share->split(c->share_params, budget + i, c->lane + i, each,
+                        (const float *const *)score + i, n_pinned + i, nominal * each);
+    int scope = group_size(c, c->traits.scope);
+    for (int i = 0; i < c->n_all; i += scope) {
+        bool over = false;
+        for (int k = i; k < i + scope; k++) {
+            c->out->budget[step * c->n_all + k] = budget[k];
+            over |= c->lane[k].n_slot > budget[k];
+            if (n_pinned[k] > budget[k]) {
+                snprintf(c->out->why, sizeof c->out->why, "%lld pinned, budget %lld",
+                         (long long)n_pinned[k], (long long)budget[k]);
+                return false;
+            }
+        }
+        if (c->p->select && over)
+            c->p->select(c->params, keep + i, c->lane + i, scope,
+                         (const float *const *)score + i, (const bool *const *)pinned + i,
+                         budget + i);
+        else
+            for (int k = i; k < i + scope; k++)
+                best_of(c, k, keep[k], score[k], pinned[k], budget[k]);
+    }
+    for (int i = 0; i < c->n_all; i++)
+        if (c->traits.effect != KVT_SKIP)
+            drop(c, i, keep[i]);
+        else
+            for (int64_t s = 0; s < c->lane[i].n_slot; s++)
+                read[i * c->t->T + c->lane[i].pos[s]] = keep[i][s];
+    return true;
+}
+
+static void note_held(const cell *c, int64_t step, const uint8_t *read)
+{
+    uint8_t *held = c->out->held + step * c->n_all * c->t->T;
+    for (int i = 0; i < c->n_all; i++)
+        for (int64_t s = 0; s < c->lane[i].n_slot; s++)
+            held[i * c->t->T + c->lane[i].pos[s]] = 1;
+    if (read && step > 0)
+        memcpy(held, read, (size_t)(c->n_all * c->t->T));
+}
+
+static bool decode_token(const cell *c, int64_t m)
+{
+    uint8_t *read = NULL;
+    bool skip = c->traits.effect == KVT_SKIP;
+    for (int i = 0; i < c->n_all; i++) {
+        kvt_lane *v = &c->lane[i];
+        c->pos[i][v->n_slot++] = c->t->N + m;
+        v->now = c->t->N + m;
+        v->step = m + 1;
+    }
+    if (c->traits.drop_first && !decide(c, m + 1, c->spec->budget, NULL))
+        return false;
+    for (int i = 0; i < c->n_all; i++) {
+        kvt_lane *v = &c->lane[i];
+        if (c->traits.needs & KVT_NEED_ATTN)
+            v->attn = rows_of(c, i, v->now, 1);
+        if (c->p->step)
+            c->p->step(c->params, v);
+        if (!skip)
+            v->attn = (kvt_view){0};
+    }
+    if (skip) /* the row sees as many as it would inside the budget: B and its own */
+        read = kvt_arena_array(c->a, c->n_all * c->t->T, 1);
+    if (!c->traits.drop_first && !decide(c, m + 1, c->spec->budget + skip, read))
+        return false;
+    note_held(c, m + 1, read);
+    return true;
+}
+
+static kvt_code set_up(cell *c, kvt_err *err)
+{
+    const mini_spec *s = c->spec;
+    char text[256] = "";
+    c->params = kvt_arena_get(c->a, s->policy->params_size + 1);
+    c->share_params = kvt_arena_get(c->a, c->share->params_size + 1);
+    kvt_code code = KVT_OK;
+    if (c->p->params) {
+        kvt_param_defaults(c->p->params, c->params);
+        if (s->params && *s->params)
+            code = kvt_param_parse(c->p->params, c->params, s->params, err);
+    }
+    if (c->share->params && !code) {
+        kvt_param_defaults(c->share->params, c->share_params);
+        if (c->p->share_params && c->share == c->p->share)
+            c->p->share_params(c->params, text, sizeof text);
+        if (*text)
+            code = kvt_param_parse(c->share->params, c->share_params, text, err);
+        if (s->share_params && !code)
+            code = kvt_param_parse(c->share->params, c->share_params, s->share_params, err);
+    }
+    c->traits = c->p->traits;
+    if (!code && c->p->vary)
+        c->p->vary(c->params, &c->traits);
+    c->n_lane = c->traits.by_query_head ? c->t->n_head : c->t->n_group;
+    c->n_head = c->t->n_head / c->n_lane;
+    c->n_all = c->n_lane * c->t->n_layer;
+    c->slot_width = c->p->slot_width;
+    return code;
+}
+
+static void open_lanes(cell *c)
+{
+    size_t state_size = c->p->state_size;
+    c->seq = c->t->seq;
+    if (c->traits.needs & KVT_NEED_OTHERS)
+        c->seq.position_mass = c->spec->position_mass;
+    if (c->p->size)
+        c->p->size(c->params, &c->seq, c->spec->budget, &c->slot_width, &state_size);
+    c->lane = kvt_arena_array(c->a, c->n_all, sizeof *c->lane);
+    c->pos = kvt_arena_array(c->a, c->n_all, sizeof *c->pos);
+    for (int i = 0; i < c->n_all; i++) {
+        int l = i / c->n_lane;
+        uint64_t *rng = kvt_arena_array(c->a, KVT_RNG_WORDS, sizeof *rng);
+        for (int k = 0; k < KVT_RNG_WORDS; k++)
+            rng[k] = toy_mix(c->spec->seed * 1000003 + (uint64_t)(i * KVT_RNG_WORDS + k));
+        c->pos[i] = kvt_arena_array(c->a, c->t->T, sizeof **c->pos);
+        for (int64_t j = 0; j < c->t->N; j++)
+            c->pos[i][j] = j;
+        c->lane[i] =
+            (kvt_lane){.layer = l,
+                       .group = i % c->n_lane,
+                       .n_layer = (int)c->t->geometry.n_layer,
+                       .model_layer = c->t->layer_id[l],
+                       .now = c->t->N - 1,
+                       .n_slot = c->t->N,
+                       .pos = c->pos[i],
+                       .mark = kvt_arena_array(c->a, c->t->T * c->slot_width, sizeof(float)),
+                       .state = kvt_arena_get(c->a, state_size + 1),
+                       .seq = &c->seq,
+                       .scratch = c->a,
+                       .rng = rng};
+    }
+}
+
+kvt_code mini_run(mini_result *out, const mini_spec *spec, kvt_arena *a, kvt_err *err)
+{
+    const kvt_share *own = spec->policy->share ? spec->policy->share : &kvt_share_even;
+    cell c = {.spec = spec,
+              .t = spec->trace,
+              .p = spec->policy,
+              .out = out,
+              .a = a,
+              .share = spec->share ? spec->share : own};
+    *out = (mini_result){0};
+    kvt_code code = set_up(&c, err);
+    if (code)
+        return code;
+    const toy *t = c.t;
+    out->traits = c.traits;
+    out->n_lane = c.n_lane;
+    out->decodes = c.traits.phases & KVT_DECODE && !spec->prefill_only;
+    out->n_step = out->decodes ? t->M + 1 : 1;
+    out->held = kvt_arena_array(a, out->n_step * c.n_all * t->T, 1);
+    out->budget = kvt_arena_array(a, out->n_step * c.n_all, sizeof *out->budget);
+    out->score = kvt_arena_array(a, c.n_all * t->N, sizeof *out->score);
+    out->pinned = kvt_arena_array(a, c.n_all * t->N, sizeof *out->pinned);
+    if (c.p->fits && !spec->no_fits &&
+        !c.p->fits(c.params, spec->budget, t->N, out->why, sizeof out->why)) {
+        out->skipped = true;
+        return KVT_OK;
+    }
+    open_lanes(&c);
+    for (int i = 0; i < c.n_all; i++)
+        learn_prompt(&c, i);
+    for (int i = 0; i < c.n_all && c.p->begin; i++)
+        c.p->begin(c.params, &c.lane[i]);
+    bool ok = c.traits.effect == KVT_SKIP || decide(&c, 0, spec->budget, NULL);
+    if (ok)
+        note_held(&c, 0, NULL);
+    for (int64_t m = 0; ok && out->decodes && m < t->M; m++)
+        ok = decode_token(&c, m);
+    out->skipped = !ok;
+    return KVT_OK;
+}
+
+uint8_t *mini_held(const mini_result *r, const toy *t, int64_t step, int layer, int lane)
+{
+    return r->held + ((step * t->n_layer + layer) * r->n_lane + lane) * t->T;
+}
+
+int64_t mini_count(const mini_result *r, const toy *t, int64_t step, int layer, int lane)
+{
+    const uint8_t *held = mini_held(r, t, step, layer, lane);
+    int64_t n = 0;
+    for (int64_t j = 0; j < t->T; j++)
+        n += held[j];
+    return n;
+}

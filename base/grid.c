@@ -100,17 +100,20 @@ int grid_text(grid *g, int y, int x, grid_style style, const char *text, int max
         uint32_t cp[3];
         int width;
         i += text_cell(text + i, n - i, cp, &width);
-        if (g->ascii && cp[0] >= 0x80) {
+        int each = width;
+        if (g->ascii &&
+            cp[0] >= 0x80) { /* "??" for a wide one: what follows stays in its place */
             cp[0] = ascii_of(cp[0]);
             cp[1] = cp[2] = 0;
+            each = 1;
         }
         char name[16];
         if (cp[0] < 0x20 || cp[0] == 0x7f || text_classify(cp[0], name) == TEXT_NAMED)
             cp[0] = '?';
         if (x + width > end)
             break;
-        set(g, y, x, style, cp, width);
-        x += width;
+        for (int next = x + width; x < next; x += each)
+            set(g, y, x, style, cp, each);
     }
     return x;
 }

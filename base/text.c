@@ -101,6 +101,14 @@ static bool is_skin_tone(uint32_t cp)
     return cp >= 0x1f3fb && cp <= 0x1f3ff;
 }
 
+/* Has no cell of its own. Formats have no width either, but must not hide behind a character.
+ */
+static bool is_mark(uint32_t cp)
+{
+    char name[16];
+    return cp >= 0x300 && text_width(cp) == 0 && text_classify(cp, name) != TEXT_NAMED;
+}
+
 /* The base character decides the width of a cell; what terminals may or may not join to it (a
  * second emoji behind a joiner, a skin tone) is not drawn, so that no terminal can disagree. */
 size_t text_cell(const char *text, size_t n, uint32_t cp[3], int *width)
@@ -121,7 +129,7 @@ size_t text_cell(const char *text, size_t n, uint32_t cp[3], int *width)
     while (at < n && (len = text_decode(&next, s + at, n - at)) > 0) {
         bool drop = next == ZWJ || (joined && is_pictograph(next)) ||
                     (pictograph && is_skin_tone(next));
-        if (!drop && (next < 0x300 || text_width(next) > 0))
+        if (!drop && !is_mark(next))
             break;
         if (!drop && n_mark < N_MARK)
             cp[++n_mark] = next;
@@ -280,7 +288,7 @@ static int piece_columns(const char *piece, shown_state *s)
     }
     bool joined = s->any && (cp == ZWJ || (s->joiner && is_pictograph(cp)) ||
                              (s->pictograph && is_skin_tone(cp)));
-    if (joined || (s->any && cp >= 0x300 && text_width(cp) == 0)) {
+    if (joined || (s->any && is_mark(cp))) {
         s->joiner = s->pictograph && cp == ZWJ;
         return 0;
     }

@@ -80,6 +80,7 @@ static void softmax_head(const step *s, int64_t head)
     if (f->tap->tile)
         f->tap->tile(f->tap->user, &(tap_tile){.layer = s->layer,
                                                .head = (int)head,
+                                               .step = true,
                                                .pos = s->pos,
                                                .n_row = 1,
                                                .first = first,

@@ -78,11 +78,6 @@ kvt_code forward_new(forward **out, const forward_spec *spec, kvt_err *err)
     bool ok = take(f, &z);
     if (ok)
         f->scratch = kvt_alloc(f->n_thread * z.stride, sizeof(float));
-    while (ok && !f->scratch && f->tile > 16) {
-        f->tile /= 2;
-        z = sizes_of(spec, f->tile);
-        f->scratch = kvt_alloc(f->n_thread * z.stride, sizeof(float));
-    }
     f->stride = z.stride;
     if (!f->scratch) {
         forward_free(f);

@@ -33,8 +33,7 @@ typedef struct forward_spec {
 
 typedef struct forward forward;
 
-/* All memory is taken here. NOMEM says how much; with a tile that does not fit, half of it is
- * tried, down to 16. */
+/* All memory is taken here. NOMEM says how much: the caller may try a smaller tile. */
 KVT_CHECKED kvt_code forward_new(forward **out, const forward_spec *spec, kvt_err *err);
 void forward_free(forward *f); /* NULL is fine */
 

@@ -9,7 +9,9 @@
  *   qk      (once)
  *   tile    (several threads, each head and tile once), wave after some of them (once)
  *
- * and `logits` behind the last layer. */
+ * and `logits` behind the last layer. A step of decode has no qk and no wave. What a tap wants
+ * of values it reads when all has run (forward_values()): one product over all rows is cheaper
+ * than one a step. */
 #ifndef CAPTURE_TAP_H
 #define CAPTURE_TAP_H
 
@@ -18,6 +20,7 @@
 /* Attention of one head, rows pos .. pos + n_row. Borrowed for the call. */
 typedef struct tap_tile {
     int layer, head;
+    bool step; /* a pass of one row by forward_step: `wave` is not called for it */
     int64_t pos, n_row;
     int64_t first, n_key; /* keys first .. first + n_key: all that some row sees */
     const float *q;       /* f32 [n_row D] after RoPE */
@@ -36,8 +39,7 @@ typedef struct tap {
     /* q f32 [n H D] before RoPE. */
     void (*qk)(void *user, int layer, int64_t pos, int64_t n, const float *q);
     void (*tile)(void *user, const tap_tile *t);
-    /* All tiles of rows pos .. pos + n of that layer have been told. Not in a pass of one row.
-     */
+    /* All tiles of rows pos .. pos + n of that layer have been told. */
     void (*wave)(void *user, int layer, int64_t pos, int64_t n);
     /* logit f32 [V]: what the model says behind position pos. */
     void (*logits)(void *user, int64_t pos, const float *logit);

@@ -1,0 +1,33 @@
+/* capture_priv.h - an open model, and what prompts of a set share. */
+#ifndef CAPTURE_CAPTURE_PRIV_H
+#define CAPTURE_CAPTURE_PRIV_H
+
+#include "capture/recorder.h"
+#include "capture/tokenizer.h"
+#include "kvt/capture.h"
+
+struct kvt_model {
+    kvt_weights *weights;
+    tokenizer *tokenizer;
+    kvt_backend *backend;
+    bool header_only;
+    int64_t map_bytes; /* of the model file, which is mapped while it is read */
+};
+
+struct prepared;
+
+/* The recorder's part of a spec, for a prompt of n_prompt tokens. */
+KVT_CHECKED kvt_code capture_recorder(recorder_spec *out, const kvt_model *m,
+                                      const kvt_capture_spec *spec, const struct prepared *p,
+                                      const kvt_ctx *ctx, kvt_err *err);
+/* The facts of a file and its extents, with n_response tokens. */
+void capture_facts(kvt_writer_spec *out, const kvt_model *m, const kvt_capture_spec *spec,
+                   const struct prepared *p, const recorder_spec *r, const kvt_ctx *ctx,
+                   int64_t n_response);
+
+/* Runs one prompt and writes its trace under `path` (record false: runs only). */
+KVT_CHECKED kvt_code capture_one(kvt_model *m, const kvt_capture_spec *spec, struct prepared *p,
+                                 const char *path, kvt_capture_counts *counts,
+                                 const kvt_ctx *ctx, kvt_err *err);
+
+#endif

@@ -1,0 +1,83 @@
+/* model.c - opening a model: weights, tokenizer, back end. */
+#include "capture/capture_priv.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "capture/gguf.h"
+#include "kvt/arena.h"
+
+kvt_code kvt_model_open(kvt_model **out, const char *path, const kvt_model_options *options,
+                        const kvt_ctx *ctx, kvt_err *err)
+{
+    static const kvt_model_options plain;
+    const kvt_model_options *o = options ? options : &plain;
+    gguf *g = NULL;
+    *out = NULL;
+    kvt_model *m = kvt_alloc(1, sizeof *m);
+    if (!m)
+        return kvt_fail_memory(err, sizeof *m);
+    m->header_only = o->header_only;
+    m->map_bytes = file_size(path);
+    kvt_code code = kvt_backend_open(&m->backend, o->device, ctx, err);
+    if (!code && file_is_dir(path))
+        code = kvt_fail(err, KVT_FORMAT, "expected a GGUF file, got a folder");
+    if (!code)
+        code = gguf_open(&g, path, err);
+    if (!code)
+        code = kvt_weights_load(&m->weights, g, o->header_only, ctx, err);
+    if (!code)
+        code = tokenizer_open(&m->tokenizer, g, NULL, err);
+    gguf_close(g);
+    if (!code && tokenizer_count(m->tokenizer) > m->weights->geometry.n_vocab)
+        code = kvt_fail(
+            err, KVT_FORMAT, "the tokenizer has %lld tokens, the embedding %lld rows",
+            (long long)tokenizer_count(m->tokenizer), (long long)m->weights->geometry.n_vocab);
+    if (code) {
+        kvt_model_close(m);
+        return strstr(err->text, path) ? code : kvt_within(err, "model '%s'", path);
+    }
+    *out = m;
+    return KVT_OK;
+}
+
+void kvt_model_close(kvt_model *m)
+{
+    if (!m)
+        return;
+    tokenizer_free(m->tokenizer);
+    kvt_weights_free(m->weights);
+    kvt_backend_close(m->backend);
+    kvt_free(m);
+}
+
+const kvt_geometry *kvt_model_geometry(const kvt_model *m)
+{
+    return &m->weights->geometry;
+}
+
+const char *kvt_model_digest(const kvt_model *m)
+{
+    return m->weights->digest;
+}
+
+kvt_code kvt_model_tokenize(const kvt_model *m, const char *text, size_t n_byte,
+                            bool parse_special, int32_t **ids, int64_t *n, kvt_err *err)
+{
+    token_list list;
+    token_list_init(&list);
+    *ids = NULL;
+    kvt_code code = tokenizer_encode(m->tokenizer, &list, text, n_byte,
+                                     &(tokenizer_range){.begin = 0, .end = n_byte},
+                                     parse_special, true, err);
+    if (!code) {
+        *n = list.n;
+        *ids = kvt_alloc(list.n, sizeof **ids);
+        if (!*ids)
+            code = kvt_fail_memory(err, (size_t)list.n * sizeof **ids);
+        else if (list.n)
+            memcpy(*ids, list.id, (size_t)list.n * sizeof **ids);
+    }
+    token_list_fini(&list);
+    return code;
+}

@@ -1,0 +1,228 @@
+/* prepare.c - one prompt made ready to run (capture/prepare.h). */
+#include "capture/prepare.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/digest.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "kvt/arena.h"
+
+enum { RAW_LIMIT = 1 << 30, NEW_DEFAULT = 256 };
+
+kvt_code prepare_single(prompt *item, template_message message[2], const kvt_capture_spec *spec,
+                        kvt_err *err)
+{
+    if (!spec->prompt)
+        return kvt_fail(err, KVT_USAGE, "no prompt: give a text, a file or a set");
+    *item = (prompt){.id = "", .message = message, .max_new = -1};
+    message[item->n_message++] = (template_message){
+        .role = TEMPLATE_USER, .text = spec->prompt, .n = strlen(spec->prompt)};
+    return KVT_OK;
+}
+
+/* The item's messages with the spec's system prompt in front where they have none, in the
+ * tokenizer's normal form. out [n + 1]; texts lie in a. */
+static kvt_code messages(template_message *out, int *n, const kvt_model *m,
+                         const kvt_capture_spec *spec, const prompt *item, kvt_arena *a,
+                         kvt_err *err)
+{
+    *n = 0;
+    if (spec->system && (item->n_message == 0 || item->message[0].role != TEMPLATE_SYSTEM))
+        out[(*n)++] = (template_message){
+            .role = TEMPLATE_SYSTEM, .text = spec->system, .n = strlen(spec->system)};
+    for (int i = 0; i < item->n_message; i++)
+        out[(*n)++] = item->message[i];
+    for (int i = 0; i < *n; i++) {
+        buf text;
+        size_t bad;
+        if (!text_valid((const uint8_t *)out[i].text, out[i].n, &bad))
+            return kvt_fail(err, KVT_FORMAT, "the prompt is not UTF-8: byte %zu", bad);
+        buf_init(&text, RAW_LIMIT);
+        kvt_code code = tokenizer_normal_form(m->tokenizer, &text, out[i].text, out[i].n, err);
+        char *copy = code ? NULL : kvt_arena_get(a, text.n + 1);
+        if (copy && text.n)
+            memcpy(copy, text.data, text.n);
+        out[i].text = copy;
+        out[i].n = text.n;
+        buf_fini(&text);
+        if (!copy)
+            return code ? code : kvt_fail_memory(err, out[i].n + 1);
+    }
+    return KVT_OK;
+}
+
+/* The prompt as given: its text, or its messages as JSON. */
+static kvt_code keep_raw(buf *out, const prompt *item, kvt_err *err)
+{
+    static const char *const role[] = {"system", "user", "assistant"};
+    const template_message *last = &item->message[item->n_message - 1];
+    buf_init(out, RAW_LIMIT);
+    bool plain = item->n_message == 1 ||
+                 (item->n_message == 2 && item->message[0].role == TEMPLATE_SYSTEM);
+    if (plain) {
+        buf_add(out, last->text, last->n);
+        return buf_check(out, err);
+    }
+    for (int i = 0; i < item->n_message; i++) {
+        buf_printf(out, "%s{\"role\":\"%s\",\"content\":", i ? "," : "[",
+                   role[item->message[i].role]);
+        json_quote(out, item->message[i].text, item->message[i].n);
+        buf_char(out, '}');
+    }
+    buf_char(out, ']');
+    return buf_check(out, err);
+}
+
+static kvt_code spans(prepared *p, const prompt *item, kvt_err *err)
+{
+    if (item->n_span > (int)(sizeof p->span / sizeof p->span[0]))
+        return kvt_fail(err, KVT_USAGE, "%d spans; a trace holds at most %zu", item->n_span,
+                        sizeof p->span / sizeof p->span[0]);
+    for (int i = 0; i < item->n_span; i++) {
+        tokenizer_range bytes;
+        kvt_span *s = &p->span[p->n_span++];
+        if (prompt_span_find(&bytes, &item->span[i], &p->text, err))
+            return kvt_within(err, "span '%s'", item->span[i].name);
+        snprintf(s->name, sizeof s->name, "%s", item->span[i].name);
+        template_token_range(&s->begin, &s->end, &p->list, bytes);
+    }
+    return KVT_OK;
+}
+
+static kvt_code render(prepared *p, const kvt_model *m, const kvt_capture_spec *spec,
+                       const prompt *item, kvt_arena *a, kvt_err *err)
+{
+    template_form form = TEMPLATE_RAW;
+    const char *chat = tokenizer_chat(m->tokenizer);
+    int n;
+    template_message *message = kvt_arena_array(a, item->n_message + 1, sizeof *message);
+    if (!message)
+        return kvt_fail_memory(err, (size_t)(item->n_message + 1) * sizeof *message);
+    if (messages(message, &n, m, spec, item, a, err) ||
+        (!spec->raw && template_find(&form, spec->chat, chat, err)))
+        return err->code;
+    int64_t bytes = 0;
+    for (int i = 0; i < n; i++)
+        bytes += message[i].role == TEMPLATE_USER ? (int64_t)message[i].n : 0;
+    if (bytes == 0)
+        return kvt_fail(err, KVT_USAGE, "the prompt is empty");
+    int32_t bos = tokenizer_bos(m->tokenizer);
+    bpe_text bos_text = bos >= 0 ? tokenizer_bytes(m->tokenizer, bos) : (bpe_text){NULL, 0};
+    char *first = bos_text.data ? kvt_arena_get(a, bos_text.n + 1) : NULL;
+    if (first)
+        memcpy(first, bos_text.data, bos_text.n);
+    if (template_render(&p->text, form, message, n, first, err) ||
+        template_encode(&p->list, m->tokenizer, &p->text, spec->parse_special, err))
+        return err->code;
+    snprintf(p->info.template_name, sizeof p->info.template_name, "%s",
+             form == TEMPLATE_RAW ? "" : template_name(form));
+    if (form != TEMPLATE_RAW && chat)
+        digest_of(chat, strlen(chat), p->info.template_digest);
+    return KVT_OK;
+}
+
+/* N, ranges, and how many tokens may follow. */
+static kvt_code limits(prepared *p, const kvt_model *m, const kvt_capture_spec *spec,
+                       const prompt *item, const kvt_ctx *ctx, kvt_err *err)
+{
+    int64_t n = p->list.n, context = m->weights->geometry.n_context;
+    int64_t begin;
+    if (n == 0)
+        return kvt_fail(err, KVT_USAGE, "the prompt is empty");
+    if (n > context)
+        return kvt_fail(err, KVT_USAGE, "the prompt has %lld tokens, the model's context %lld",
+                        (long long)n, (long long)context);
+    p->info.n_prompt = p->info.look_until = n;
+    p->info.bos = p->list.id[0] == tokenizer_bos(m->tokenizer);
+    if (p->info.template_name[0])
+        template_token_range(&begin, &p->info.prefix_end, &p->list, p->text.prefix);
+    if (p->text.system.begin < p->text.system.end)
+        template_token_range(&p->info.system_begin, &p->info.system_end, &p->list,
+                             p->text.system);
+    int64_t asked = item->max_new >= 0 ? item->max_new : spec->max_new;
+    p->max_new = asked >= 0 ? asked : p->is_forced ? p->forced.n : NEW_DEFAULT;
+    if (p->is_forced && p->max_new > p->forced.n)
+        p->max_new = p->forced.n;
+    if (p->max_new > context - n) {
+        kvt_log(ctx, KVT_LOG_WARN, "capture",
+                "%lld response tokens asked for, the model's context has room for %lld",
+                (long long)p->max_new, (long long)(context - n));
+        p->max_new = context - n;
+    }
+    return KVT_OK;
+}
+
+/* Everything that decides what is in the file. */
+static kvt_code identify(prepared *p, const kvt_model *m, const kvt_capture_spec *s,
+                         const kvt_ctx *ctx, kvt_err *err)
+{
+    digest *d = digest_new();
+    buf b;
+    if (!d)
+        return kvt_fail_memory(err, 0);
+    buf_init(&b, 1 << 16);
+    buf_printf(&b, "kvt-capture 1|%s|%s|%s|%lld|", m->weights->digest, p->info.template_name,
+               p->info.template_digest, (long long)p->max_new);
+    buf_printf(&b, "%d|%a|%a|%lld|%llu|", p->is_forced, s->temperature, s->top_p,
+               (long long)s->top_k, (unsigned long long)ctx->seed);
+    buf_printf(&b, "%d|%s|%d|%lld|%lld|%lld|%d|%d|", (int)s->level,
+               s->layers ? s->layers : "all", s->queries_all, (long long)s->delay,
+               (long long)s->rows_limit, (long long)s->block_limit, s->compress, s->no_text);
+    for (int i = 0; i < p->n_span; i++)
+        buf_printf(&b, "%s|%lld|%lld|", p->span[i].name, (long long)p->span[i].begin,
+                   (long long)p->span[i].end);
+    kvt_code code = buf_check(&b, err);
+    digest_add_text(d, buf_get(&b));
+    digest_add(d, p->list.id, (size_t)p->list.n * sizeof *p->list.id);
+    digest_add_text(d, "|");
+    digest_add(d, p->forced.id, (size_t)p->forced.n * sizeof *p->forced.id);
+    digest_add(d, p->raw.data, p->raw.n);
+    digest_get(d, p->digest);
+    digest_free(d);
+    buf_fini(&b);
+    return code;
+}
+
+kvt_code prepare(prepared *p, const kvt_model *m, const kvt_capture_spec *spec,
+                 const prompt *item, const kvt_ctx *ctx, kvt_err *err)
+{
+    memset(p, 0, sizeof *p);
+    token_list_init(&p->list);
+    token_list_init(&p->forced);
+    template_text_init(&p->text);
+    kvt_arena *a = kvt_arena_new((size_t)RAW_LIMIT);
+    if (!a)
+        return kvt_fail_memory(err, 0);
+    kvt_code code = keep_raw(&p->raw, item, err);
+    if (!code)
+        code = render(p, m, spec, item, a, err);
+    const char *response = item->response ? item->response : spec->response;
+    if (!code && response) {
+        size_t n = item->response ? item->n_response : strlen(response);
+        p->is_forced = true;
+        code = tokenizer_encode(m->tokenizer, &p->forced, response, n, NULL, 0, false, err);
+        if (code)
+            kvt_within(err, "the response");
+    }
+    if (!code)
+        code = spans(p, item, err);
+    if (!code)
+        code = limits(p, m, spec, item, ctx, err);
+    if (!code)
+        code = identify(p, m, spec, ctx, err);
+    kvt_arena_free(a);
+    if (code)
+        prepared_fini(p);
+    return code;
+}
+
+void prepared_fini(prepared *p)
+{
+    token_list_fini(&p->list);
+    token_list_fini(&p->forced);
+    template_text_fini(&p->text);
+    buf_fini(&p->raw);
+    memset(p, 0, sizeof *p);
+}

@@ -1,0 +1,261 @@
+/* recorder_write.c - from the recorder's memory into a trace file, layer by layer. */
+#include "capture/recorder_priv.h"
+
+#include <omp.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/half.h"
+#include "compute/rows.h"
+#include "traces/dataset.h"
+
+typedef struct job {
+    recorder *r;
+    const forward *f;
+    kvt_writer *w;
+    int64_t n_prompt, n_token, n_query, n_response, n_block;
+    int layer; /* of the trace */
+    double computing;
+} job;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static kvt_code put(const job *j, kvt_ds ds, const void *data, kvt_dtype dtype,
+                    const char *axes, size_t rank, const int64_t *dim, kvt_err *err)
+{
+    if (!dataset_in_level(ds, j->r->spec.level))
+        return KVT_OK;
+    kvt_view v = kvt_view_of(data, dtype, axes, rank, dim);
+    return kvt_writer_put(j->w, ds, j->layer, &v, err);
+}
+
+/* Keys or values of the layer as halves, [G T D]. */
+static const uint16_t *halves(const job *j, bool keys)
+{
+    const kvt_geometry *g = j->r->g;
+    uint16_t *out = (uint16_t *)(void *)j->r->temp;
+    int model_layer = j->r->spec.layer_id[j->layer];
+    int64_t n = j->n_token * g->head_dim;
+    for (int64_t h = 0; h < g->n_kv_head; h++)
+        half_from_floats(out + h * n,
+                         keys ? forward_keys(j->f, model_layer, h)
+                              : forward_values(j->f, model_layer, h),
+                         n);
+    return out;
+}
+
+/* One head's attention rows, from halves (compute/rows.h). */
+static void rows_of(const job *j, int64_t head, const int32_t *pos)
+{
+    recorder *r = j->r;
+    const kvt_geometry *g = r->g;
+    int64_t d = g->head_dim, n = j->n_token, lane = j->layer * g->n_head + head;
+    int model_layer = r->spec.layer_id[j->layer];
+    float *k = r->scratch + omp_get_thread_num() * r->stride, *q = k + n * d;
+    /* Through a half and back: what a reader of the file will have. */
+    uint16_t *half = (uint16_t *)(void *)(q + j->n_query * d);
+    half_from_floats(half, forward_keys(j->f, model_layer, head / (g->n_head / g->n_kv_head)),
+                     n * d);
+    half_to_floats(k, half, n * d);
+    half_to_floats(q, r->q + lane * r->n_query * d, j->n_query * d);
+    rows_head((uint16_t *)(void *)r->temp + head * j->n_query * n, q, k, pos, j->n_query, n, d,
+              (float)g->attn_scale, g->window[model_layer], half);
+}
+
+static kvt_code write_rows(job *j, const int32_t *pos, kvt_err *err)
+{
+    const kvt_geometry *g = j->r->g;
+    if (!recorder_has_rows(&j->r->spec, j->n_token))
+        return KVT_OK;
+    double begin = now();
+#pragma omp parallel for schedule(dynamic, 1) num_threads(j->r->n_thread)
+    for (int64_t h = 0; h < g->n_head; h++)
+        rows_of(j, h, pos);
+    j->computing += now() - begin;
+    return put(j, KVT_DS_ROWS, j->r->temp, KVT_F16,
+               KVT_SHAPE("HQT", g->n_head, j->n_query, j->n_token), err);
+}
+
+/* W_O v of every token and query head, tile by tile: never all of it. */
+static void norms_of(const job *j, int64_t head, int64_t begin)
+{
+    recorder *r = j->r;
+    const kvt_geometry *g = r->g;
+    int model_layer = r->spec.layer_id[j->layer];
+    int64_t d = g->head_dim, e = g->n_hidden;
+    int64_t m = j->n_token - begin < 128 ? j->n_token - begin : 128;
+    float *product = r->scratch + omp_get_thread_num() * r->stride;
+    const float *v = forward_values(j->f, model_layer, head / (g->n_head / g->n_kv_head));
+    r->spec.backend->gemm(GEMM_NT,
+                          &(gemm_args){.c = product,
+                                       .a = v + begin * d,
+                                       .b = r->spec.weights->layer[model_layer].wo + head * d,
+                                       .m = m,
+                                       .n = e,
+                                       .k = d,
+                                       .lda = d,
+                                       .ldb = g->n_head * d,
+                                       .ldc = e,
+                                       .alpha = 1.0f});
+    r->spec.backend->norms(r->l1 + head * j->n_token + begin, r->l2 + head * j->n_token + begin,
+                           product, e, m, e);
+}
+
+static kvt_code write_norms(job *j, kvt_err *err)
+{
+    const kvt_geometry *g = j->r->g;
+    if (!j->r->norms)
+        return KVT_OK;
+    double begin = now();
+    int64_t tiles = (j->n_token + 127) / 128;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(j->r->n_thread)
+    for (int64_t i = 0; i < tiles * g->n_head; i++)
+        norms_of(j, i / tiles, i % tiles * 128);
+    j->computing += now() - begin;
+    kvt_code code =
+        put(j, KVT_DS_WO_L1, j->r->l1, KVT_F32, KVT_SHAPE("HT", g->n_head, j->n_token), err);
+    return code ? code
+                : put(j, KVT_DS_WO_L2, j->r->l2, KVT_F32,
+                      KVT_SHAPE("HT", g->n_head, j->n_token), err);
+}
+
+static kvt_code write_kv(job *j, kvt_err *err)
+{
+    const kvt_geometry *g = j->r->g;
+    if (!dataset_in_level(KVT_DS_KEYS, j->r->spec.level))
+        return KVT_OK;
+    for (int keys = 1; keys >= 0; keys--)
+        if (put(j, keys ? KVT_DS_KEYS : KVT_DS_VALUES, halves(j, keys), KVT_F16,
+                KVT_SHAPE("GTD", g->n_kv_head, j->n_token, g->head_dim), err))
+            return err->code;
+    return KVT_OK;
+}
+
+static kvt_code write_queries(job *j, kvt_err *err)
+{
+    recorder *r = j->r;
+    int64_t h = r->g->n_head, d = r->g->head_dim, lane = j->layer * h;
+    if (!r->queries)
+        return KVT_OK;
+    uint16_t *q = (uint16_t *)(void *)r->temp;
+    for (int64_t i = 0; i < h; i++)
+        memcpy(q + i * j->n_query * d, r->q + (lane + i) * r->n_query * d,
+               (size_t)(j->n_query * d) * sizeof *q);
+    if (put(j, KVT_DS_QUERIES, q, KVT_F16, KVT_SHAPE("HQD", h, j->n_query, d), err) ||
+        put(j, KVT_DS_QUERY_MEAN, r->mean + lane * d, KVT_F32, KVT_SHAPE("HD", h, d), err) ||
+        put(j, KVT_DS_QUERY_COV, r->cov + lane * d * d, KVT_F32, KVT_SHAPE("HDD", h, d, d),
+            err))
+        return err->code;
+    return put(j, KVT_DS_QUERY_FREQ, r->freq + lane * d / 2, KVT_F32, KVT_SHAPE("HF", h, d / 2),
+               err);
+}
+
+static kvt_code write_sums(job *j, kvt_err *err)
+{
+    recorder *r = j->r;
+    const future *f = r->future;
+    int64_t h = r->g->n_head, n = j->n_prompt, t = j->n_token, lane = j->layer * h;
+    float *temp = (float *)(void *)r->temp;
+    for (int64_t i = 0; i < h * n; i++)
+        temp[i] = (float)f->col_sum[lane * n + i];
+    if (put(j, KVT_DS_COL_SUM, temp, KVT_F32, KVT_SHAPE("HN", h, n), err) ||
+        put(j, KVT_DS_COL_MAX, f->col_max + lane * n, KVT_F32, KVT_SHAPE("HN", h, n), err))
+        return err->code;
+    if (j->n_response) {
+        future_mean(f, j->layer, t, temp);
+        if (put(j, KVT_DS_FUTURE_MEAN, temp, KVT_F32, KVT_SHAPE("HN", h, n), err) ||
+            put(j, KVT_DS_FUTURE_MAX, f->future_max + lane * n, KVT_F32, KVT_SHAPE("HN", h, n),
+                err))
+            return err->code;
+    }
+    future_delayed(f, j->layer, t, temp);
+    if (put(j, KVT_DS_FUTURE_DELAYED, temp, KVT_F32, KVT_SHAPE("HT", h, t), err))
+        return err->code;
+    for (int64_t i = 0; i < h; i++)
+        memcpy(temp + i * t, r->lse + (lane + i) * r->spec.n_token, (size_t)t * sizeof *temp);
+    if (put(j, KVT_DS_LSE, temp, KVT_F32, KVT_SHAPE("HT", h, t), err))
+        return err->code;
+    for (int max = 0; max <= f->spec.block_max; max++) {
+        future_block_rows(f, max, j->layer, t, (uint16_t *)(void *)temp);
+        if (put(j, max ? KVT_DS_BLOCK_MAX : KVT_DS_BLOCK_SUM, temp, KVT_F16,
+                KVT_SHAPE("HJT", h, j->n_block, t), err))
+            return err->code;
+    }
+    return KVT_OK;
+}
+
+static kvt_code write_hidden(job *j, kvt_err *err)
+{
+    recorder *r = j->r;
+    int64_t at = j->layer * r->spec.n_token, e = r->g->n_hidden;
+    if (r->norms &&
+        put(j, KVT_DS_HIDDEN_NORM, r->norm + at, KVT_F32, KVT_SHAPE("T", j->n_token), err))
+        return err->code;
+    if (!r->hidden)
+        return KVT_OK;
+    return put(j, KVT_DS_HIDDEN, r->x + at * e, KVT_F16, KVT_SHAPE("TE", j->n_token, e), err);
+}
+
+/* Datasets without layers. pos: i32, room for the stored queries. */
+static kvt_code write_rest(job *j, int32_t *pos, kvt_err *err)
+{
+    recorder *r = j->r;
+    int64_t m = j->n_response, block = r->future->spec.block;
+    int32_t *start = (int32_t *)(void *)r->temp;
+    for (int64_t i = 0; i < j->n_block; i++)
+        start[i] = (int32_t)(i < r->future->prompt_blocks
+                                 ? i * block
+                                 : j->n_prompt + (i - r->future->prompt_blocks) * block);
+    start[j->n_block] = (int32_t)j->n_token;
+    if (put(j, KVT_DS_BLOCK_START, start, KVT_I32, KVT_SHAPE("I", j->n_block + 1), err) ||
+        put(j, KVT_DS_LAYER_ID, r->spec.layer_id, KVT_I32, KVT_SHAPE("L", r->spec.n_layer),
+            err) ||
+        put(j, KVT_DS_LOGIT_ID, r->logit_id, KVT_I32, KVT_SHAPE("MX", m, KVT_TOP), err) ||
+        put(j, KVT_DS_LOGIT_LOGP, r->logp, KVT_F32, KVT_SHAPE("MX", m, KVT_TOP), err) ||
+        put(j, KVT_DS_LOGIT_NLL, r->nll, KVT_F32, KVT_SHAPE("M", m), err) ||
+        put(j, KVT_DS_LOGIT_ENTROPY, r->entropy, KVT_F32, KVT_SHAPE("M", m), err))
+        return err->code;
+    return put(j, KVT_DS_QUERY_POS, pos, KVT_I32, KVT_SHAPE("Q", j->n_query), err);
+}
+
+static kvt_code write_layer(job *j, const int32_t *pos, kvt_err *err)
+{
+    if (write_sums(j, err) || write_kv(j, err) || write_queries(j, err) ||
+        write_norms(j, err) || write_hidden(j, err))
+        return err->code;
+    return j->r->queries ? write_rows(j, pos, err) : KVT_OK;
+}
+
+kvt_code recorder_write(recorder *r, const forward *f, kvt_writer *w, double *seconds,
+                        kvt_err *err)
+{
+    if (r->failed.code) {
+        *err = r->failed;
+        return err->code;
+    }
+    job j = {
+        .r = r, .f = f, .w = w, .n_prompt = r->spec.n_prompt, .n_token = forward_length(f)};
+    j.n_query = j.n_token - r->query_begin;
+    j.n_response = j.n_token - j.n_prompt;
+    j.n_block = future_blocks(r->future->spec.block, j.n_prompt, j.n_response);
+    int32_t *pos = r->pos;
+    for (int64_t i = 0; i < j.n_query; i++)
+        pos[i] = (int32_t)(r->query_begin + i);
+    future_close(r->future, j.n_token);
+    kvt_code code = write_rest(&j, pos, err);
+    for (j.layer = 0; !code && j.layer < r->spec.n_layer; j.layer++) {
+        code = kvt_progress(r->spec.ctx, "write", j.layer, r->spec.n_layer, err);
+        if (!code)
+            code = write_layer(&j, pos, err);
+        if (code && code != KVT_STOPPED)
+            kvt_within(err, "layer %d", r->spec.layer_id[j.layer]);
+    }
+    if (seconds)
+        *seconds = j.computing;
+    return code;
+}

@@ -147,7 +147,7 @@ kvt_code file_temp_name(char *out, size_t cap, const char *path, kvt_err *err)
     file_dir(dir, sizeof dir, path);
     if (!file_base(path)[0])
         return kvt_fail(err, KVT_USAGE, "'%s' is the name of a folder", path);
-    if (access(dir, W_OK | X_OK))
+    if (faccessat(AT_FDCWD, dir, W_OK | X_OK, AT_EACCESS))
         return fail_errno(err, "write to the folder", dir, errno);
     for (int attempt = 0; attempt < 100; attempt++) {
         clock_gettime(CLOCK_REALTIME, &now);

@@ -1,4 +1,5 @@
 # Tests of base/: a program a file.
-foreach(name arena buf ctx err grid half param rng select size text view)
+foreach(name arena buf ctx digest err file grid half json param rng select size text version view)
   kvt_test(test_${name} LABEL unit MODULES base SOURCES test_${name}.c)
 endforeach()
+kvt_test(test_regex LABEL unit MODULES base LIBRARIES threads SOURCES test_regex.c)

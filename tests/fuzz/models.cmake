@@ -1,0 +1,6 @@
+# Model files. ROUNDS changes of each file of the corpus.
+add_executable(fuzz_gguf fuzz_gguf.c driver.c)
+kvt_link(fuzz_gguf capture)
+add_test(NAME fuzz_gguf COMMAND fuzz_gguf ${CMAKE_CURRENT_SOURCE_DIR}/corpus/gguf 2000
+                                ${CMAKE_CURRENT_BINARY_DIR}/fuzz_gguf.last)
+set_tests_properties(fuzz_gguf PROPERTIES LABELS fuzz TIMEOUT 300)

@@ -1,0 +1,276 @@
+/* test_bpe.c - merging by rank: by hand, against the plain definition, and with odd
+ * vocabularies. */
+#include "tiny_vocab.h"
+
+#include "kvt/arena.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { WORD_MAX = 64 };
+
+static bpe *build(const tiny_vocab *v)
+{
+    kvt_err err;
+    bpe *b = NULL;
+    bool literal[TINY_MAX];
+    for (int64_t i = 0; i < v->source.n_token; i++)
+        literal[i] = v->type[i] != TOKEN_NORMAL;
+    if (bpe_new(&b, v->token, literal, v->source.n_token, v->merge, v->source.n_merge, &err))
+        fail_msg("%s", err.text);
+    return b;
+}
+
+/* ids as text "256 257", so that a failure shows both sides */
+static const char *word(bpe *b, const char *text, size_t n, bool whole)
+{
+    static char out[1024];
+    int32_t id[WORD_MAX];
+    int64_t size[WORD_MAX], n_id, lost = 0, sum = 0;
+    kvt_err err;
+    if (bpe_word(b, id, size, &n_id, &lost, text, n, whole, &err))
+        fail_msg("%s", err.text);
+    out[0] = 0;
+    for (int64_t i = 0; i < n_id; i++) {
+        snprintf(out + strlen(out), sizeof out - strlen(out), "%s%d", i ? " " : "", (int)id[i]);
+        sum += size[i];
+    }
+    if (n_id)
+        assert_int_equal(sum, (int64_t)n);
+    return out;
+}
+
+static void merges_by_rank_then_from_the_left(void **state)
+{
+    (void)state;
+    tiny_vocab v;
+    tiny_init(&v, NULL);
+    tiny_merge(&v, "b", "c");   /* 256 */
+    tiny_merge(&v, "a", "b");   /* 257: later, so "abc" is a bc */
+    tiny_merge(&v, "a", "a");   /* 258 */
+    tiny_merge(&v, "aa", "aa"); /* 259 */
+    tiny_merge(&v, "aa", "a");  /* 260 */
+    bpe *b = build(&v);
+    assert_string_equal(word(b, "abc", 3, false), "97 256");
+    assert_string_equal(word(b, "ab", 2, false), "257");
+    assert_string_equal(word(b, "aaa", 3, false), "260"); /* (aa) a */
+    assert_string_equal(word(b, "aaaa", 4, false), "259");
+    assert_string_equal(word(b, "aaaaa", 5, false), "259 97");
+    assert_string_equal(word(b, "aaaaaa", 6, false), "259 258");
+    assert_string_equal(word(b, "", 0, false), "");
+    assert_string_equal(word(b, "z", 1, false), "122");
+    bpe_free(b);
+}
+
+/* C041: a token that no row of merges reaches is found only where the whole word is looked up.
+ */
+static void a_whole_word_is_looked_up_where_asked(void **state)
+{
+    (void)state;
+    tiny_vocab v;
+    tiny_init(&v, NULL);
+    tiny_merge(&v, "x", "y"); /* 256 */
+    int32_t id = tiny_fixed(&v, "xyz", TOKEN_NORMAL);
+    bpe *b = build(&v);
+    assert_string_equal(word(b, "xyz", 3, false), "256 122");
+    assert_int_equal(id, 257);
+    assert_string_equal(word(b, "xyz", 3, true), "257");
+    assert_string_equal(word(b, "xyzz", 4, true), "256 122 122");
+    bpe_free(b);
+}
+
+/* C050 */
+static void odd_tokens_are_pointer_and_length(void **state)
+{
+    (void)state;
+    tiny_vocab v;
+    tiny_init(&v, NULL);
+    int32_t nul = tiny_add(&v, "\0", 1, TOKEN_NORMAL); /* outside the alphabet: literal */
+    int32_t empty = tiny_add(&v, "", 0, TOKEN_NORMAL);
+    int32_t again = tiny_fixed(&v, "a", TOKEN_NORMAL);               /* the text of token 97 */
+    int32_t two = tiny_add(&v, "\xc4\x80\xc4\x80", 4, TOKEN_NORMAL); /* two zero bytes */
+    bpe *b = build(&v);
+    assert_int_equal(bpe_bytes(b, nul).n, 1);
+    assert_int_equal(bpe_bytes(b, nul).data[0], 0);
+    assert_int_equal(bpe_bytes(b, empty).n, 0);
+    assert_int_equal(bpe_bytes(b, again).n, 1);
+    assert_int_equal(bpe_bytes(b, two).n, 2);
+    assert_memory_equal(bpe_bytes(b, two).data, "\0\0", 2);
+    assert_int_equal(bpe_find(b, "a", 1), 97); /* the lowest id */
+    assert_int_equal(bpe_find(b, "\0\0", 2), two);
+    assert_string_equal(word(b, "\0a", 2, false), "0 97");
+    bpe_free(b);
+
+    kvt_err err;
+    v.token[again].data = NULL;
+    assert_int_equal(bpe_new(&b, v.token, NULL, v.source.n_token, NULL, 0, &err), KVT_FORMAT);
+    assert_non_null(strstr(err.text, "258 (a hole)"));
+}
+
+static void bad_merges_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *merge, *want;
+    } rows[] = {
+        {"ab", "no space"},
+        {"", "no space"},
+        {" a", "no space"},
+        {"a ", "no tokens"},
+        {"a qq", "no tokens"},
+        {"a b", "no tokens"},
+        {"a \xe2\x82\xac", "outside"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tiny_vocab v;
+        kvt_err err;
+        bpe *b = NULL;
+        tiny_init(&v, NULL);
+        bpe_text merge = {rows[i].merge, strlen(rows[i].merge)};
+        kvt_code code = bpe_new(&b, v.token, NULL, v.source.n_token, &merge, 1, &err);
+        if (code != KVT_FORMAT || !strstr(err.text, rows[i].want) ||
+            !strstr(err.text, "merges: entry 0"))
+            fail_msg("'%s': expected FORMAT with '%s', got %s '%s'", rows[i].merge,
+                     rows[i].want, kvt_code_name(code), code ? err.text : "");
+    }
+}
+
+/* As the reference library: the byte is as if it had not been there, and merges reach across.
+ */
+static void a_byte_without_token_is_left_out(void **state)
+{
+    (void)state;
+    tiny_vocab v;
+    tiny_init(&v, NULL);
+    int32_t ab = tiny_merge(&v, "a", "b");
+    v.type[4] = TOKEN_UNUSED;
+    bpe *b = build(&v);
+    int32_t id[4];
+    int64_t size[4], n_id, lost = 0;
+    kvt_err err;
+    assert_int_equal(bpe_word(b, id, size, &n_id, &lost, "\4a\4b", 4, false, &err), KVT_OK);
+    assert_int_equal(n_id, 1);
+    assert_int_equal(id[0], ab);
+    assert_int_equal(size[0], 4);
+    assert_int_equal(lost, 2);
+    assert_int_equal(bpe_word(b, id, size, &n_id, &lost, "\4\4", 2, false, &err), KVT_OK);
+    assert_int_equal(n_id, 0);
+    assert_int_equal(lost, 4);
+    bpe_free(b);
+}
+
+/* The definition: look for the lowest rank, the leftmost place, join, begin again. */
+static int plain(int32_t *id, const char *text, int n, const int32_t (*pair)[2], int n_pair)
+{
+    for (int i = 0; i < n; i++)
+        id[i] = (uint8_t)text[i];
+    for (;;) {
+        int best = n_pair, at = -1;
+        for (int i = 0; i + 1 < n; i++)
+            for (int m = 0; m < best; m++)
+                if (pair[m][0] == id[i] && pair[m][1] == id[i + 1]) {
+                    best = m;
+                    at = i;
+                }
+        if (at < 0)
+            return n;
+        id[at] = 256 + best;
+        memmove(id + at + 1, id + at + 2, (size_t)(n - at - 2) * sizeof *id);
+        n--;
+    }
+}
+
+static void equals_the_plain_definition(void **state)
+{
+    (void)state;
+    enum { PAIRS = 40, LETTERS = 3 };
+    srand(7);
+    for (int round = 0; round < 60; round++) {
+        tiny_vocab v;
+        int32_t pair[PAIRS][2];
+        char text[256 + PAIRS][TINY_TEXT];
+        int n_pair = 0;
+        tiny_init(&v, NULL);
+        for (int k = 0; k < LETTERS; k++)
+            snprintf(text['a' + k], TINY_TEXT, "%c", 'a' + k);
+        for (int tries = 0; tries < 400 && n_pair < PAIRS; tries++) {
+            int32_t side[2];
+            for (int k = 0; k < 2; k++) {
+                int r = rand() % (LETTERS + n_pair);
+                side[k] = r < LETTERS ? 'a' + r : 256 + r - LETTERS;
+            }
+            char joined[TINY_TEXT * 2];
+            snprintf(joined, sizeof joined, "%s%s", text[side[0]], text[side[1]]);
+            bool fresh = strlen(joined) < 12;
+            for (int k = 0; k < n_pair; k++)
+                fresh = fresh && strcmp(text[256 + k], joined) != 0;
+            if (!fresh)
+                continue;
+            assert_int_equal(tiny_merge(&v, text[side[0]], text[side[1]]), 256 + n_pair);
+            snprintf(text[256 + n_pair], TINY_TEXT, "%s", joined);
+            memcpy(pair[n_pair++], side, sizeof side);
+        }
+        bpe *b = build(&v);
+        for (int k = 0; k < 100; k++) {
+            char in[WORD_MAX];
+            int n = rand() % WORD_MAX;
+            int32_t want[WORD_MAX], got[WORD_MAX];
+            int64_t size[WORD_MAX], n_got, lost = 0;
+            kvt_err err;
+            for (int i = 0; i < n; i++)
+                in[i] = (char)('a' + rand() % LETTERS);
+            int n_want = plain(want, in, n, (const int32_t(*)[2])pair, n_pair);
+            assert_int_equal(bpe_word(b, got, size, &n_got, &lost, in, (size_t)n, false, &err),
+                             KVT_OK);
+            if (n_got != n_want || memcmp(got, want, (size_t)n_want * sizeof *want) != 0)
+                fail_msg("round %d: '%.*s' differs from the definition", round, n, in);
+        }
+        bpe_free(b);
+    }
+}
+
+static void memory_may_fail_anywhere(void **state)
+{
+    (void)state;
+    tiny_vocab v;
+    tiny_init(&v, NULL);
+    tiny_merge(&v, "a", "b");
+    for (int64_t n = 1;; n++) {
+        kvt_err err;
+        bpe *b = NULL;
+        int32_t id[4];
+        int64_t size[4], n_id, lost = 0;
+        kvt_alloc_fail_at(n, true);
+        kvt_code code =
+            bpe_new(&b, v.token, NULL, v.source.n_token, v.merge, v.source.n_merge, &err);
+        if (!code) {
+            code = bpe_word(b, id, size, &n_id, &lost, "abab", 4, false, &err);
+            bpe_free(b);
+        }
+        kvt_alloc_fail_at(0, false);
+        if (!code) {
+            assert_true(n > 5);
+            return;
+        }
+        assert_int_equal(code, KVT_NOMEM);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(merges_by_rank_then_from_the_left),
+        cmocka_unit_test(a_whole_word_is_looked_up_where_asked),
+        cmocka_unit_test(odd_tokens_are_pointer_and_length),
+        cmocka_unit_test(bad_merges_are_named),
+        cmocka_unit_test(a_byte_without_token_is_left_out),
+        cmocka_unit_test(equals_the_plain_definition),
+        cmocka_unit_test(memory_may_fail_anywhere),
+    };
+    return cmocka_run_group_tests_name("bpe", tests, NULL, NULL);
+}

@@ -1,3 +1,6 @@
 # Tokenizer, templates, prompt sets, sampler.
 kvt_test(test_bpe LABEL unit MODULES capture SOURCES test_bpe.c)
 kvt_test(test_tokenizer LABEL unit MODULES capture SOURCES test_tokenizer.c)
+kvt_test(test_template LABEL unit MODULES capture SOURCES test_template.c)
+kvt_test(test_prompts LABEL unit MODULES capture SOURCES test_prompts.c)
+kvt_test(test_sample LABEL unit MODULES capture SOURCES test_sample.c)

@@ -167,7 +167,7 @@ kvt_code h5_file_close(hid_t file, kvt_err *err)
 {
     kvt_code code = h5_file_sync(file, err);
     /* A file with an open object stays open behind a close that reports success. */
-    ssize_t n = H5Fget_obj_count(file, H5F_OBJ_ALL);
+    ssize_t n = H5Fget_obj_count(file, H5F_OBJ_ALL | H5F_OBJ_LOCAL);
     if (!code && n != 1)
         code =
             kvt_fail(err, KVT_IO, "%lld objects are still open before close", (long long)n - 1);

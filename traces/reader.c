@@ -38,7 +38,7 @@ static kvt_code close_job(void *arg, kvt_err *err)
         if (t->set[i].id >= 0)
             H5Dclose(t->set[i].id);
     /* Debug builds: no handle may be left but the file itself. */
-    assert(t->file < 0 || H5Fget_obj_count(t->file, H5F_OBJ_ALL) == 1);
+    assert(t->file < 0 || H5Fget_obj_count(t->file, H5F_OBJ_ALL | H5F_OBJ_LOCAL) == 1);
     h5_file_drop(t->file);
     return KVT_OK;
 }

@@ -102,19 +102,11 @@ int cli_about_machine(const cli *c, cli_fact fact[CLI_FACTS_MAX])
 
 int cli_about_environment(cli_fact fact[CLI_FACTS_MAX])
 {
-    static const char *const names[] = {"KVT_MODEL",
-                                        "OMP_NUM_THREADS",
-                                        "OPENBLAS_CORETYPE",
-                                        "NO_COLOR",
-                                        "CLICOLOR_FORCE",
-                                        "FORCE_COLOR",
-                                        "TERM",
-                                        "COLUMNS",
-                                        "PAGER",
-                                        "LC_ALL",
-                                        "XDG_CACHE_HOME",
-                                        "TMPDIR",
-                                        "SOURCE_DATE_EPOCH"};
+    /* clang-format off */
+    static const char *const names[] = {
+        "KVT_SIMD", "OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "NO_COLOR", "CLICOLOR_FORCE",
+        "FORCE_COLOR", "TERM", "COLUMNS", "PAGER", "LC_ALL", "HOME", "XDG_CACHE_HOME", "TMPDIR"};
+    /* clang-format on */
     int n = 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *value = getenv(names[i]);

@@ -8,14 +8,21 @@ run "$kvt" doctor
 exits 0
 silent err
 says out "self test"
+# Every variable that the code reads is shown.
+cp "$scratch/out" "$scratch/first"
+(cd "$source_dir" && grep -rhoE 'getenv\("[A-Z_]+"' base compute traces capture replay analyze tui cli) |
+    sort -u | sed 's/.*"\(.*\)"/\1/' >"$scratch/names"
+[ -s "$scratch/names" ] || fail "no getenv() was found"
+while read -r name; do
+    grep -qE "^ +$name " "$scratch/first" || fail "doctor does not show $name"
+done <"$scratch/names"
 run "$kvt" doctor --json
 exits 0
 silent err
 parses
 [ "$(jq -r '[.selftest[].ok] | all' "$scratch/out")" = true ] || fail "a self test failed"
 
-# With standard error closed the data still comes, and the same.
-cp "$scratch/out" "$scratch/first"
+# With standard error closed the data still comes.
 run sh -c '"$1" help --json 2>&-' sh "$kvt"
 exits 0
 parses

@@ -10,7 +10,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { DIGIT = 11, N_BUCKET = 1 << DIGIT, FEW = 48 };
+enum { DIGIT_MAX = 11, N_BUCKET = 1 << DIGIT_MAX, FEW = 48 };
+
+/* Bits of a digit: for few keys, clearing and adding up many buckets would cost more than a
+ * pass. */
+static int digit_for(int64_t n)
+{
+    return n > 768 ? DIGIT_MAX : 8;
+}
 
 /* Best first: the largest float has the smallest key. */
 static uint32_t key_of(float score)
@@ -48,23 +55,27 @@ static void insert_sort(int32_t *out, const uint64_t *key, int64_t n)
     }
 }
 
-/* The same in n_bit / DIGIT stable passes; those whose digit is the same everywhere are left
- * out. other: [n] scratch. */
+/* The same in stable passes from the lowest digit of n_bit bits; those whose digit is the same
+ * everywhere are left out. other: [n] scratch. */
 static void radix_sort(int32_t *out, const uint64_t *key, int64_t n, int n_bit, int32_t *other)
 {
     int32_t *from = other, *to = out;
+    int digit = digit_for(n);
+    int64_t n_bucket = INT64_C(1) << digit;
+    uint64_t mask = (uint64_t)n_bucket - 1;
     for (int64_t i = 0; i < n; i++)
         from[i] = (int32_t)i;
-    for (int shift = 0; shift < n_bit; shift += DIGIT) {
-        int32_t start[N_BUCKET + 1] = {0};
+    for (int shift = 0; shift < n_bit; shift += digit) {
+        int32_t start[N_BUCKET + 1];
+        memset(start, 0, (size_t)(n_bucket + 1) * sizeof *start);
         for (int64_t i = 0; i < n; i++)
-            start[((key[i] >> shift) & (N_BUCKET - 1)) + 1]++;
-        if (start[((key[0] >> shift) & (N_BUCKET - 1)) + 1] == n)
+            start[((key[i] >> shift) & mask) + 1]++;
+        if (start[((key[0] >> shift) & mask) + 1] == n)
             continue;
-        for (int b = 0; b < N_BUCKET; b++)
+        for (int64_t b = 0; b < n_bucket; b++)
             start[b + 1] += start[b];
         for (int64_t i = 0; i < n; i++)
-            to[start[(key[from[i]] >> shift) & (N_BUCKET - 1)]++] = from[i];
+            to[start[(key[from[i]] >> shift) & mask]++] = from[i];
         int32_t *swap = from;
         from = to;
         to = swap;
@@ -121,22 +132,22 @@ static uint32_t find_key(const uint32_t *key, int64_t n, int64_t k, uint32_t *re
     *before = 0;
     const uint32_t *in = key;
     for (int left = 32; left > 0;) {
-        int width = left > DIGIT ? DIGIT : left;
-        int shift = left - width;
-        uint32_t mask = (1u << width) - 1;
-        uint32_t count[N_BUCKET] = {0};
+        int digit = digit_for(n) < left ? digit_for(n) : left;
+        int shift = left - digit;
+        uint32_t mask = (1u << digit) - 1, bucket = 0;
+        uint32_t count[N_BUCKET];
+        memset(count, 0, ((size_t)mask + 1) * sizeof *count);
         for (int64_t i = 0; i < n; i++)
             count[(in[i] >> shift) & mask]++;
-        uint32_t digit = 0;
-        while (*before + count[digit] < k)
-            *before += count[digit++];
+        while (*before + count[bucket] < k)
+            *before += count[bucket++];
         int64_t m = 0;
         for (int64_t i = 0; i < n;
-             i++) { /* without a branch: rest [m] is overwritten if not taken */
+             i++) { /* no branch: rest[m] is written over if it is not taken */
             rest[m] = in[i];
-            m += ((in[i] >> shift) & mask) == digit;
+            m += ((in[i] >> shift) & mask) == bucket;
         }
-        prefix |= digit << shift;
+        prefix |= bucket << shift;
         in = rest;
         n = m;
         left = shift;
@@ -144,11 +155,29 @@ static uint32_t find_key(const uint32_t *key, int64_t n, int64_t k, uint32_t *re
     return prefix;
 }
 
+/* All but one are kept, as at each step of decode: the worst goes, of equal ones the last. */
+static void drop_worst(bool *keep, const float *score, int64_t n)
+{
+    int64_t worst = 0;
+    uint32_t worst_key = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t key = key_of(score[i]);
+        worst = key >= worst_key ? i : worst;
+        worst_key = key >= worst_key ? key : worst_key;
+    }
+    memset(keep, true, (size_t)n);
+    keep[worst] = false;
+}
+
 bool select_best(bool *keep, const float *score, int64_t n, int64_t k, kvt_arena *work)
 {
     assert(n >= 0 && n < INT32_MAX);
     if (k <= 0 || k >= n) {
         memset(keep, k > 0, (size_t)n);
+        return true;
+    }
+    if (k == n - 1) {
+        drop_worst(keep, score, n);
         return true;
     }
     size_t mark = kvt_arena_mark(work);

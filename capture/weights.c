@@ -137,19 +137,21 @@ static kvt_code bind_all(weights *w, const gguf *g, kvt_err *err)
     return all_used(w, g, err);
 }
 
-/* Rows [first, last) of a part. */
+/* Rows [first, last) of a part: at once, or one by one where they change places. */
 static void decode_rows(float *block, const part *p, int64_t first, int64_t last)
 {
     const quant_info *q = quant_find(p->t->type);
     int64_t stride = p->n_col / q->n_weight * q->n_byte, half = p->head_dim / 2;
-    for (int64_t r = first; r < last; r++) {
-        int64_t to = r;
-        if (half > 0) { /* row 2i + s of a head goes to s D/2 + i */
-            int64_t in_head = r % p->head_dim;
-            to = r - in_head + in_head % 2 * half + in_head / 2;
-        }
-        quant_decode(block + p->at + to * p->n_col, p->t->type, p->t->data + r * stride,
-                     p->n_col);
+    float *out = block + p->at;
+    if (half == 0) {
+        quant_decode(out + first * p->n_col, p->t->type, p->t->data + first * stride,
+                     (last - first) * p->n_col);
+        return;
+    }
+    for (int64_t r = first; r < last; r++) { /* row 2i + s of a head goes to s D/2 + i */
+        int64_t in_head = r % p->head_dim;
+        int64_t to = r - in_head + in_head % 2 * half + in_head / 2;
+        quant_decode(out + to * p->n_col, p->t->type, p->t->data + r * stride, p->n_col);
     }
 }
 

@@ -19,17 +19,15 @@ static int digit_for(int64_t n)
     return n > 768 ? DIGIT_MAX : 8;
 }
 
-/* Best first: the largest float has the smallest key. */
+/* Best first: the largest float has the smallest key. Without branches, for vector code. */
 static uint32_t key_of(float score)
 {
     uint32_t u;
     memcpy(&u, &score, sizeof u);
-    uint32_t magnitude = u & 0x7fffffffu;
-    if (magnitude > 0x7f800000u)
-        return 0xffffffffu;
-    if (magnitude == 0)
-        u = 0;
-    return u >> 31 ? u : ~(u | 0x80000000u);
+    uint32_t magnitude = u & 0x7fffffffu, sign = 0u - (u >> 31);
+    uint32_t key = 0x7fffffffu ^ (magnitude ^ sign); /* negative: 0x80000000 + magnitude */
+    key = magnitude == 0 ? 0x7fffffffu : key;
+    return magnitude > 0x7f800000u ? 0xffffffffu : key;
 }
 
 static uint64_t key_of_double(double score)

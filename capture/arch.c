@@ -59,6 +59,17 @@ kvt_code arch_of(const arch **out, const gguf *g, kvt_err *err)
                     supported);
 }
 
+static kvt_code check(const gguf *g, kvt_err *err)
+{
+    const arch *a;
+    return arch_of(&a, g, err);
+}
+
+kvt_code arch_open(gguf **out, const char *path, kvt_err *err)
+{
+    return gguf_open_checked(out, path, check, err);
+}
+
 /* An integer of [least, most]; with def >= 0 the key may be missing. An array must hold one
  * value for all layers. */
 static kvt_code whole(int64_t *out, const gguf *g, const arch *a, key_id id, int64_t def,

@@ -34,6 +34,10 @@ const arch *arch_find(const char *name, size_t n_byte);
  * "architecture qwen3moe is not supported; supported: llama". */
 KVT_CHECKED kvt_code arch_of(const arch **out, const gguf *g, kvt_err *err);
 
+/* gguf_open() that refuses another architecture before it looks at a tensor, so that a file
+ * with tensors of unknown types is called by its architecture. */
+KVT_CHECKED kvt_code arch_open(gguf **out, const char *path, kvt_err *err);
+
 /* Every field of the geometry, rotary frequencies (computed in double) and windows included.
  * n_vocab is the rows of the embedding, which may be more than the tokenizer's tokens. FORMAT
  * names the key with what was expected and got. */

@@ -410,39 +410,56 @@ static kvt_code place(gguf *g, cursor *c, int64_t alignment, kvt_err *err)
     return KVT_OK;
 }
 
-kvt_code gguf_read(gguf **out, const uint8_t *data, size_t n, kvt_err *err)
+static kvt_code read_all(gguf *g, gguf_check *check, kvt_err *err)
 {
-    kvt_code code = KVT_OK;
-    cursor c = {data, n, 0};
+    cursor c = {g->data, g->n_byte, 0};
     int64_t alignment = 0;
+    if (read_start(g, &c, err) || read_keys(g, &c, err) || check_split(g, err) ||
+        (check && check(g, err)) || read_alignment(g, &alignment, err) ||
+        read_infos(g, &c, alignment, err) || place(g, &c, alignment, err))
+        return err->code;
+    return KVT_OK;
+}
+
+static kvt_code read_checked(gguf **out, const uint8_t *data, size_t n, gguf_check *check,
+                             kvt_err *err)
+{
     gguf *g = kvt_alloc(1, sizeof *g);
     *out = NULL;
     if (!g)
         return kvt_fail_memory(err, sizeof *g);
     g->data = data;
     g->n_byte = n;
-    if ((code = read_start(g, &c, err)) || (code = read_keys(g, &c, err)) ||
-        (code = check_split(g, err)) || (code = read_alignment(g, &alignment, err)) ||
-        (code = read_infos(g, &c, alignment, err)) || (code = place(g, &c, alignment, err))) {
+    if (read_all(g, check, err)) {
         gguf_close(g);
-        return code;
+        return err->code;
     }
     *out = g;
     return KVT_OK;
 }
 
-kvt_code gguf_open(gguf **out, const char *path, kvt_err *err)
+kvt_code gguf_read(gguf **out, const uint8_t *data, size_t n, kvt_err *err)
+{
+    return read_checked(out, data, n, NULL, err);
+}
+
+kvt_code gguf_open_checked(gguf **out, const char *path, gguf_check *check, kvt_err *err)
 {
     file_map map;
     *out = NULL;
     if (file_map_open(&map, path, err))
         return err->code;
-    if (gguf_read(out, map.data, map.n, err)) {
+    if (read_checked(out, map.data, map.n, check, err)) {
         file_map_close(&map);
         return kvt_within(err, "'%s'", path);
     }
     (*out)->map = map;
     return KVT_OK;
+}
+
+kvt_code gguf_open(gguf **out, const char *path, kvt_err *err)
+{
+    return gguf_open_checked(out, path, NULL, err);
 }
 
 void gguf_close(gguf *g)

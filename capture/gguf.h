@@ -66,7 +66,11 @@ typedef struct gguf_tensor {
  * and what is there; a file that only lacks bytes says "truncated". Refuses a part of a split
  * set. */
 KVT_CHECKED kvt_code gguf_open(gguf **out, const char *path, kvt_err *err);
-/* The same over bytes that the caller keeps until gguf_close(). */
+/* The same; `check` sees the keys before a tensor is looked at, and may refuse the file. */
+typedef kvt_code gguf_check(const gguf *g, kvt_err *err);
+KVT_CHECKED kvt_code gguf_open_checked(gguf **out, const char *path, gguf_check *check,
+                                       kvt_err *err);
+/* gguf_open() over bytes that the caller keeps until gguf_close(). */
 KVT_CHECKED kvt_code gguf_read(gguf **out, const uint8_t *data, size_t n, kvt_err *err);
 void gguf_close(gguf *g); /* NULL is fine */
 

@@ -23,7 +23,7 @@ kvt_code kvt_model_open(kvt_model **out, const char *path, const kvt_model_optio
     if (!code && file_is_dir(path))
         code = kvt_fail(err, KVT_FORMAT, "expected a GGUF file, got a folder");
     if (!code)
-        code = gguf_open(&g, path, err);
+        code = arch_open(&g, path, err);
     if (!code)
         code = kvt_weights_load(&m->weights, g, o->header_only, ctx, err);
     if (!code)

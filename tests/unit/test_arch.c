@@ -106,6 +106,28 @@ static void other_architectures_are_refused_by_name(void **state)
     }
 }
 
+/* A tensor of a type that is not read either: what is said is the architecture. */
+static void architecture_goes_before_types(void **state)
+{
+    static const char path[] = KVT_BINARY_DIR "/test_arch_other.gguf";
+    const uint64_t dim = 32;
+    gguf_make m;
+    gguf *g;
+    kvt_err err;
+    (void)state;
+    gguf_make_init(&m);
+    gguf_make_text(&m, "general.architecture", "gpt-oss");
+    gguf_make_info(&m, "blk.0.ffn_up_exps.weight", 24, 1, &dim, 1, 39, 0);
+    assert_true(gguf_make_write(&m, path));
+    CHECK_FAILS(gguf_open(&g, path, &err), KVT_FORMAT, "type 39 (MXFP4) is not supported",
+                &err);
+    CHECK_FAILS(arch_open(&g, path, &err), KVT_FORMAT,
+                "architecture gpt-oss is not supported; supported: llama", &err);
+    assert_null(g);
+    remove(path);
+    gguf_make_fini(&m);
+}
+
 /* Keys that would make the tiny model another one; they come first, and where the model has the
  * key itself the defaults leave it out. */
 static void experts(gguf_make *m)
@@ -412,6 +434,7 @@ int main(void)
     int n = 0;
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(everything_is_filled);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(other_architectures_are_refused_by_name);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(architecture_goes_before_types);
     CHECK_ROWS(tests, &n, rows, wrong_keys_are_refused_by_name);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(head_size_is_not_width_by_heads);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(llama3_divisors_divide);

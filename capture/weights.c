@@ -157,12 +157,11 @@ static void decode_rows(float *block, const part *p, int64_t first, int64_t last
 
 static kvt_code decode_all(weights *w, const kvt_ctx *ctx, kvt_err *err)
 {
-    int n_thread = kvt_threads(ctx);
     for (int64_t i = 0; i < w->n_part; i++) {
         const part *p = &w->part[i];
         int64_t rows = CHUNK / p->n_col > 0 ? CHUNK / p->n_col : 1;
         int64_t n_step = (p->n_row + rows - 1) / rows;
-#pragma omp parallel for schedule(dynamic) num_threads(n_thread)
+#pragma omp parallel for schedule(dynamic) num_threads(kvt_threads(ctx))
         for (int64_t s = 0; s < n_step; s++) {
             int64_t last = (s + 1) * rows < p->n_row ? (s + 1) * rows : p->n_row;
             decode_rows(w->block, p, s * rows, last);

@@ -207,6 +207,13 @@ static void turned(gguf_make *m)
     free(zero);
 }
 
+static void few_rows(gguf_make *m)
+{
+    const float zero[12 * 48] = {0};
+    const uint64_t dim[2] = {48, 12};
+    gguf_make_tensor(m, "blk.0.attn_k.weight", QUANT_F32, 2, dim, zero, sizeof zero);
+}
+
 static const struct defect {
     const char *name;
     const char *drop;
@@ -220,6 +227,8 @@ static const struct defect {
      "tensor 'blk.1.ffn_norm.weight': expected [48], got 1 dimensions [1 8]"},
     {"turned k", "blk.0.attn_k.weight", turned,
      "tensor 'blk.0.attn_k.weight': expected [24 48] (out, in), got 2 dimensions [48 24]"},
+    {"half of k", "blk.0.attn_k.weight", few_rows,
+     "tensor 'blk.0.attn_k.weight': expected [24 48] (out, in), got 2 dimensions [12 48]"},
     {"bias", NULL, bias, "tensor 'blk.0.attn_q.bias' is not supported in architecture llama"},
     {"fused q, k, v", NULL, fused, "tensor 'blk.0.attn_qkv.weight': fused q, k and v"},
     {"router", NULL, stranger, "tensor 'blk.1.ffn_gate_inp.weight' is not supported"},
@@ -288,7 +297,7 @@ static void no_memory_is_an_error(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[CHECK_COUNT(rows) + CHECK_COUNT(defects) + 8];
+    struct CMUnitTest tests[CHECK_COUNT(rows) + CHECK_COUNT(defects) + 3];
     int n = 0;
     CHECK_ROWS(tests, &n, rows, weights_are_those_of_the_file);
     CHECK_ROWS(tests, &n, defects, defect_is_named);

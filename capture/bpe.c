@@ -17,6 +17,12 @@ typedef struct merge {
     int32_t rank, id;
 } merge;
 
+/* A piece of the word; its fields lie together, as a merge touches all of its neighbours'. */
+typedef struct symbol {
+    int32_t id, size;   /* size 0: merged into another */
+    int32_t prev, next; /* places, -1: none */
+} symbol;
+
 static const uint64_t NO_PAIR = UINT64_MAX;
 
 struct bpe {
@@ -30,9 +36,9 @@ struct bpe {
     int32_t byte_id[256]; /* -1: no token */
 
     /* Scratch of one word: a list of symbols linked by position, and the heap. */
-    int64_t cap;                      /* bytes of the longest word so far */
-    int32_t *id, *size, *prev, *next; /* [cap]; size 0: merged into another */
-    uint64_t *heap;                   /* [2 cap] */
+    int64_t cap;    /* bytes of the longest word so far */
+    symbol *sym;    /* [cap] */
+    uint64_t *heap; /* [2 cap] */
     int64_t n_heap;
 };
 
@@ -241,12 +247,9 @@ kvt_code bpe_new(bpe **out, const bpe_text *token, const bool *literal, int64_t 
 
 static void free_scratch(bpe *b)
 {
-    kvt_free(b->id);
-    kvt_free(b->size);
-    kvt_free(b->prev);
-    kvt_free(b->next);
+    kvt_free(b->sym);
     kvt_free(b->heap);
-    b->id = b->size = b->prev = b->next = NULL;
+    b->sym = NULL;
     b->heap = NULL;
     b->cap = 0;
 }
@@ -270,14 +273,11 @@ static kvt_code reserve(bpe *b, int64_t n, kvt_err *err)
         return KVT_OK;
     int64_t cap = n < 256 ? 256 : n;
     free_scratch(b);
-    b->id = kvt_alloc(cap, sizeof *b->id);
-    b->size = kvt_alloc(cap, sizeof *b->size);
-    b->prev = kvt_alloc(cap, sizeof *b->prev);
-    b->next = kvt_alloc(cap, sizeof *b->next);
+    b->sym = kvt_alloc(cap, sizeof *b->sym);
     b->heap = kvt_alloc(2 * cap, sizeof *b->heap);
-    if (!b->id || !b->size || !b->prev || !b->next || !b->heap) {
+    if (!b->sym || !b->heap) {
         free_scratch(b);
-        return kvt_fail_memory(err, (size_t)cap * 32);
+        return kvt_fail_memory(err, (size_t)cap * (sizeof *b->sym + 2 * sizeof *b->heap));
     }
     b->cap = cap;
     return KVT_OK;
@@ -329,8 +329,8 @@ static uint64_t pop(bpe *b)
 /* The merge of the symbol at `at` with the one behind it, or NULL. */
 static const merge *merge_at(const bpe *b, int32_t at)
 {
-    int32_t right = b->next[at];
-    return right < 0 ? NULL : find_merge(b, b->id[at], b->id[right]);
+    int32_t right = b->sym[at].next;
+    return right < 0 ? NULL : find_merge(b, b->sym[at].id, b->sym[right].id);
 }
 
 static uint64_t key_of(const merge *m, int32_t at)
@@ -343,16 +343,18 @@ static void merge_all(bpe *b)
     while (b->n_heap > 0) {
         uint64_t key = pop(b);
         int32_t at = (int32_t)(key & UINT32_MAX), rank = (int32_t)(key >> 32);
-        const merge *m = b->size[at] > 0 ? merge_at(b, at) : NULL;
+        symbol *left = &b->sym[at];
+        const merge *m = left->size > 0 ? merge_at(b, at) : NULL;
         if (!m || m->rank != rank)
             continue;
-        int32_t right = b->next[at], after = b->next[right], before = b->prev[at];
-        b->id[at] = m->id;
-        b->size[at] += b->size[right];
-        b->size[right] = 0;
-        b->next[at] = after;
-        if (after >= 0)
-            b->prev[after] = at;
+        symbol *right = &b->sym[left->next];
+        int32_t before = left->prev;
+        left->id = m->id;
+        left->size += right->size;
+        right->size = 0;
+        left->next = right->next;
+        if (left->next >= 0)
+            b->sym[left->next].prev = at;
         if ((m = merge_at(b, at)))
             push(b, key_of(m, at));
         if (before >= 0 && (m = merge_at(b, before)))
@@ -368,19 +370,16 @@ static int32_t load(bpe *b, const char *word, int32_t n, int64_t *n_lost)
     for (int32_t i = 0; i < n; i++) {
         int32_t id = b->byte_id[(uint8_t)word[i]];
         if (id < 0) {
-            *(count ? &b->size[count - 1] : &lead) += 1;
+            *(count ? &b->sym[count - 1].size : &lead) += 1;
             *n_lost += 1;
             continue;
         }
-        b->id[count] = id;
-        b->size[count] = 1 + lead;
-        b->prev[count] = count - 1;
-        b->next[count] = count + 1;
+        b->sym[count] = (symbol){id, 1 + lead, count - 1, count + 1};
         lead = 0;
         count++;
     }
     if (count)
-        b->next[count - 1] = -1;
+        b->sym[count - 1].next = -1;
     return count;
 }
 
@@ -411,9 +410,9 @@ kvt_code bpe_word(bpe *b, int32_t *id, int64_t *size, int64_t *n_id, int64_t *n_
     for (int64_t i = b->n_heap / 4; i >= 0 && b->n_heap > 1; i--)
         sift_down(b->heap, b->n_heap, i);
     merge_all(b);
-    for (int32_t i = 0; i >= 0 && count; i = b->next[i]) {
-        id[*n_id] = b->id[i];
-        size[(*n_id)++] = b->size[i];
+    for (int32_t i = 0; i >= 0 && count; i = b->sym[i].next) {
+        id[*n_id] = b->sym[i].id;
+        size[(*n_id)++] = b->sym[i].size;
     }
     return KVT_OK;
 }

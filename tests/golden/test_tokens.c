@@ -1,7 +1,7 @@
 /* test_tokens.c - the tokenizer over SmolLM2's own vocabulary against ids from outside
  * (tokens_smollm.txt, made by tokens.py). Skipped without the model. */
 #include "capture/gguf.h"
-#include "capture/tokenizer.h"
+#include "capture/template.h"
 #include "kvt/arena.h"
 #include "strings.h"
 #include "../model_path.h"
@@ -187,12 +187,18 @@ static void one_letter_for_a_megabyte(void **state)
     const char letters[] = "AZ \n!a";
     for (int i = 0; letters[i]; i++) {
         memset(text, letters[i], MANY);
-        double small = seconds(text, MANY / 10), large = seconds(text, MANY);
+        double small = 0, large = 0;
+        for (int tries = 0; tries < 3;
+             tries++) { /* other work on the machine may disturb one */
+            small = seconds(text, MANY / 10);
+            large = seconds(text, MANY);
+            if (large <= 15 * small)
+                break;
+        }
         print_message("'%s' 100 kB %.4f s, 1 MB %.4f s, ratio %.1f\n",
                       letters[i] == '\n' ? "\\n" : (char[]){letters[i], 0}, small, large,
                       large / small);
-        /* below 10 ms the clock's own steps count */
-        assert_true(large <= 15 * (small > 0.002 ? small : 0.002));
+        assert_true(large <= 15 * small);
     }
     kvt_free(text);
 }
@@ -211,6 +217,42 @@ static void the_model_says_how_a_text_ends(void **state)
     assert_non_null(strstr(tokenizer_chat(tok), "named SmolLM"));
 }
 
+/* Where the text holds no marks of its own, a rendered dialogue has the ids of the whole text
+ * with control tokens parsed: borders between template and message change nothing. */
+static void a_rendered_dialogue_has_the_ids_of_its_text(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"Why is the sky blue?",
+                                        "  two \n\n lines\t",
+                                        "\n\nx",
+                                        "\n",
+                                        "12 \u00e9\u4f60\u597d \U0001f999 ",
+                                        "   ",
+                                        "'s x"};
+    kvt_err err;
+    template_form form;
+    must(template_find(&form, NULL, tokenizer_chat(tok), &err), &err);
+    assert_int_equal(form, TEMPLATE_SMOLLM2);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        const template_message m[] = {{TEMPLATE_SYSTEM, texts[i], strlen(texts[i])},
+                                      {TEMPLATE_USER, texts[i], strlen(texts[i])}};
+        for (int first = 0; first < 2; first++) {
+            template_text text;
+            token_list pieces, whole;
+            template_text_init(&text);
+            token_list_init(&pieces);
+            must(template_render(&text, form, m + first, 2 - first, NULL, &err), &err);
+            must(template_encode(&pieces, tok, &text, false, &err), &err);
+            encode(&whole, buf_get(&text.text), text.text.n, true);
+            assert_int_equal(pieces.n, whole.n);
+            assert_memory_equal(pieces.id, whole.id, (size_t)whole.n * sizeof *whole.id);
+            token_list_fini(&pieces);
+            token_list_fini(&whole);
+            template_text_fini(&text);
+        }
+    }
+}
+
 int main(void)
 {
     char path[4096];
@@ -222,6 +264,7 @@ int main(void)
         cmocka_unit_test(ids_with_control_tokens),
         cmocka_unit_test(one_letter_for_a_megabyte),
         cmocka_unit_test(the_model_says_how_a_text_ends),
+        cmocka_unit_test(a_rendered_dialogue_has_the_ids_of_its_text),
     };
     if (!model_path(path, sizeof path))
         return TEST_SKIPPED;

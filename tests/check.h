@@ -42,6 +42,16 @@ enum { CHECK_SKIP = 77 }; /* exit status that ctest shows as skipped */
 /* The call must fail with this code and, unless NULL, a text that contains `part`. */
 #define CHECK_FAILS(call, want, part, err) check_fails((call), (want), (part), (err), #call)
 
+/* Doubles within eps of each other; a failure prints both. */
+#define CHECK_NEAR(got, want, eps) check_near((got), (want), (eps), #got)
+
+static inline void check_near(double got, double want, double eps, const char *what)
+{
+    double gap = got > want ? got - want : want - got;
+    if (!(gap <= eps))
+        fail_msg("%s: expected %.17g, got %.17g", what, want, got);
+}
+
 static inline void check_fails(kvt_code got, kvt_code want, const char *part,
                                const kvt_err *err, const char *call)
 {

@@ -1,0 +1,2 @@
+kvt_test(test_stat LABEL unit MODULES analyze SOURCES test_stat.c)
+kvt_test(test_report LABEL unit MODULES analyze SOURCES test_report.c)

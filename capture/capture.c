@@ -5,6 +5,8 @@
 #include "base/file.h"
 #include "capture/prepare.h"
 
+static const kvt_ctx quiet; /* of a caller that gives none */
+
 void kvt_capture_defaults(kvt_capture_spec *spec)
 {
     *spec = (kvt_capture_spec){.max_new = -1,
@@ -37,6 +39,15 @@ static kvt_code settle(kvt_capture_spec *s, const kvt_capture_spec *spec, kvt_er
     if (s->record && !s->out)
         return kvt_fail(err, KVT_USAGE, "no output file");
     return KVT_OK;
+}
+
+kvt_code kvt_capture_planned(kvt_model *m, const kvt_capture_spec *spec, kvt_capture_plan *out,
+                             const kvt_ctx *ctx, kvt_err *err)
+{
+    kvt_capture_spec s;
+    if (settle(&s, spec, err))
+        return err->code;
+    return capture_plan_all(out, m, &s, ctx ? ctx : &quiet, err);
 }
 
 /* NO: the file is there, whole and from the same prompt, model and options. */
@@ -118,7 +129,6 @@ static kvt_code capture_set(kvt_model *m, const kvt_capture_spec *spec, const pr
 kvt_code kvt_capture(kvt_model *m, const kvt_capture_spec *spec, kvt_capture_counts *counts,
                      const kvt_ctx *ctx, kvt_err *err)
 {
-    static const kvt_ctx quiet;
     kvt_capture_spec s;
     memset(counts, 0, sizeof *counts);
     counts->load_s = m->weights->seconds;

@@ -25,6 +25,11 @@ void capture_facts(kvt_writer_spec *out, const kvt_model *m, const kvt_capture_s
                    const struct prepared *p, const recorder_spec *r, const kvt_ctx *ctx,
                    int64_t n_response);
 
+/* The plan of a spec whose defaults are settled. */
+KVT_CHECKED kvt_code capture_plan_all(kvt_capture_plan *out, kvt_model *m,
+                                      const kvt_capture_spec *spec, const kvt_ctx *ctx,
+                                      kvt_err *err);
+
 /* Runs one prompt and writes its trace under `path` (record false: runs only). */
 KVT_CHECKED kvt_code capture_one(kvt_model *m, const kvt_capture_spec *spec, struct prepared *p,
                                  const char *path, kvt_capture_counts *counts,

@@ -142,12 +142,10 @@ static kvt_code limits(prepared *p, const kvt_model *m, const kvt_capture_spec *
         template_token_range(&p->info.system_begin, &p->info.system_end, &p->list,
                              p->text.system);
     int64_t asked = item->max_new >= 0 ? item->max_new : spec->max_new;
-    p->max_new = asked >= 0 ? asked : p->is_forced ? p->forced.n : NEW_DEFAULT;
-    if (p->is_forced && p->max_new > p->forced.n)
-        p->max_new = p->forced.n;
+    p->max_new = p->is_forced ? p->forced.n : asked >= 0 ? asked : NEW_DEFAULT;
     if (p->max_new > context - n) {
         kvt_log(ctx, KVT_LOG_WARN, "capture",
-                "%lld response tokens asked for, the model's context has room for %lld",
+                "%lld response tokens, the model's context has room for %lld",
                 (long long)p->max_new, (long long)(context - n));
         p->max_new = context - n;
     }

@@ -52,6 +52,7 @@ typedef struct kvt_capture_spec {
 
 KVT_API void kvt_capture_defaults(kvt_capture_spec *spec);
 
+/* Of a set: tokens and memory of the largest prompt, bytes and seconds of all. */
 typedef struct kvt_capture_plan {
     int64_t n_prompt, n_response; /* tokens; the response at most */
     int64_t file_bytes, memory_bytes, weight_bytes;

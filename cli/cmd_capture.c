@@ -1,0 +1,295 @@
+/* cmd_capture.c - kvt capture: a model run on prompts, recorded. */
+#include <math.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/size.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "kvt/capture.h"
+
+enum { PROMPT_LIMIT = 256 << 20 };
+
+typedef struct options {
+    const char *model, *prompt, *prompt_file, *prompts, *out, *device, *system, *chat,
+        *response;
+    const char *layers;
+    bool raw, parse_special, compress, no_text, plan, force;
+    int64_t max_new, top_k, delay, rows_limit, block_limit;
+    double temperature, top_p;
+    int level, weights, queries;
+} options;
+
+static const char *const levels[] = {"summary", "replay", "full", "train", NULL};
+static const char *const weights[] = {"auto", "f32", NULL};
+static const char *const queries[] = {"tail", "all", NULL};
+
+/* clang-format off */
+static const cli_option table[] = {
+    {.name = "model", .letter = 'm', .type = CLI_TEXT, CLI_OPT(options, model), .arg = "FILE", .complete = "file",
+     .help = "the model, a GGUF file"},
+    {.name = "prompt", .letter = 'p', .type = CLI_TEXT, CLI_OPT(options, prompt), .arg = "TEXT",
+     .help = "the prompt"},
+    {.name = "prompt-file", .type = CLI_TEXT, CLI_OPT(options, prompt_file), .arg = "FILE", .complete = "file",
+     .help = "the prompt, from a file (- for standard input)"},
+    {.name = "prompts", .type = CLI_TEXT, CLI_OPT(options, prompts), .arg = "SET.jsonl", .complete = "file",
+     .help = "a set of prompts, one JSON object a line with id and prompt or messages"},
+    {.name = "out", .letter = 'o', .type = CLI_TEXT, CLI_OPT(options, out), .arg = "OUT", .complete = "file",
+     .help = "the trace, or the folder of a set's traces"},
+    {.name = "system", .type = CLI_TEXT, CLI_OPT(options, system), .arg = "TEXT",
+     .help = "the system prompt, in place of the template's own"},
+    {.name = "chat", .type = CLI_TEXT, CLI_OPT(options, chat), .arg = "NAME",
+     .help = "a chat template by name, in place of the model's"},
+    {.name = "raw", .type = CLI_FLAG, CLI_OPT(options, raw),
+     .help = "apply no chat template"},
+    {.name = "parse-special", .type = CLI_FLAG, CLI_OPT(options, parse_special),
+     .help = "with --raw: special tokens written in the prompt are tokens"},
+    {.name = "response", .type = CLI_TEXT, CLI_OPT(options, response), .arg = "FILE", .complete = "file",
+     .help = "run on this response in place of a generated one"},
+    {.name = "max-new", .letter = 'n', .type = CLI_INT, CLI_OPT(options, max_new), .arg = "N", .def = "256", .min = 0, .max = 1e9,
+     .help = "generate at most so many tokens"},
+    {.name = "temperature", .type = CLI_REAL, CLI_OPT(options, temperature), .arg = "X", .def = "0", .min = 0, .max = 1e6,
+     .help = "sample at this temperature; 0 takes the likeliest token"},
+    {.name = "top-p", .type = CLI_REAL, CLI_OPT(options, top_p), .arg = "X", .def = "1", .min = 0, .max = 1,
+     .help = "sample among the likeliest tokens that make up this share"},
+    {.name = "top-k", .type = CLI_INT, CLI_OPT(options, top_k), .arg = "N", .def = "0", .min = 0, .max = 1e9,
+     .help = "sample among so many likeliest tokens; 0 is all"},
+    {.name = "level", .type = CLI_CHOICE, CLI_OPT(options, level), .arg = "LEVEL", .def = "replay", .choices = levels,
+     .help = "how much to record"},
+    {.name = "layers", .type = CLI_TEXT, CLI_OPT(options, layers), .arg = "LIST",
+     .help = "record these layers only, as in 0-3,29"},
+    {.name = "queries", .type = CLI_CHOICE, CLI_OPT(options, queries), .arg = "WHICH", .def = "tail", .choices = queries,
+     .help = "prompt queries to store: the last 64, or all"},
+    {.name = "delay", .type = CLI_INT, CLI_OPT(options, delay), .arg = "W", .def = "256", .min = 1, .max = 1e9,
+     .help = "distance in tokens of future/delayed"},
+    {.name = "rows-limit", .type = CLI_SIZE, CLI_OPT(options, rows_limit), .arg = "SIZE", .def = "256MiB",
+     .help = "store attention rows where they take at most this"},
+    {.name = "block-limit", .type = CLI_SIZE, CLI_OPT(options, block_limit), .arg = "SIZE", .def = "512MiB",
+     .help = "make blocks of queries so long that their sums take at most this"},
+    {.name = "compress", .type = CLI_FLAG, CLI_OPT(options, compress),
+     .help = "write chunks with shuffle, deflate and checksums"},
+    {.name = "no-text", .type = CLI_FLAG, CLI_OPT(options, no_text),
+     .help = "leave the text out of the trace, token ids stay"},
+    {.name = "device", .type = CLI_TEXT, CLI_OPT(options, device), .arg = "DEVICE", .def = "auto",
+     .help = "where to run: auto, cpu or cuda:N"},
+    {.name = "weights", .type = CLI_CHOICE, CLI_OPT(options, weights), .arg = "TYPE", .def = "auto", .choices = weights,
+     .help = "type of the weights in memory; on the CPU both are f32"},
+    {.name = "plan", .type = CLI_FLAG, CLI_OPT(options, plan),
+     .help = "print bytes on disk, memory and time, and run nothing"},
+    {.name = "force", .type = CLI_FLAG, CLI_OPT(options, force),
+     .help = "replace traces that are there"},
+    {0},
+};
+/* clang-format on */
+
+/* A file's text, kept in b until the command ends. NUL ends a text for us: it is refused. */
+static kvt_code read_text(buf *b, const char *path, const char **out, kvt_err *err)
+{
+    if (!path)
+        return KVT_OK;
+    if (file_read(b, path, PROMPT_LIMIT, err))
+        return err->code;
+    if (memchr(buf_get(b), 0, b->n))
+        return kvt_fail(err, KVT_FORMAT, "'%s' is no text: it holds a zero byte", path);
+    *out = buf_get(b);
+    return KVT_OK;
+}
+
+static kvt_code spec_of(kvt_capture_spec *s, const cli *c, const options *o, buf text[2],
+                        kvt_err *err)
+{
+    kvt_capture_defaults(s);
+    if (!!o->prompt + !!o->prompt_file + !!o->prompts != 1)
+        return kvt_fail(err, KVT_USAGE,
+                        "expected one of --prompt, --prompt-file and --prompts, got %d",
+                        !!o->prompt + !!o->prompt_file + !!o->prompts);
+    if (!o->out && !o->plan)
+        return kvt_fail(err, KVT_USAGE, "expected -o OUT, the trace to write");
+    if (o->parse_special && !o->raw)
+        return kvt_fail(err, KVT_USAGE, "--parse-special goes with --raw");
+    if (o->raw && o->chat)
+        return kvt_fail(err, KVT_USAGE, "--raw applies no template, --chat names one");
+    if (o->top_p == 0)
+        return kvt_fail(err, KVT_USAGE, "--top-p 0 leaves no token");
+    s->prompt = o->prompt;
+    s->prompts = o->prompts;
+    if (read_text(&text[0], o->prompt_file, &s->prompt, err) ||
+        read_text(&text[1], o->response, &s->response, err))
+        return err->code;
+    s->system = o->system;
+    s->chat = o->chat;
+    s->raw = o->raw;
+    s->parse_special = o->parse_special;
+    s->max_new = o->max_new;
+    s->temperature = o->temperature;
+    s->top_p = o->top_p;
+    s->top_k = o->top_k;
+    s->out = o->out ? o->out : "plan.h5"; /* never written */
+    s->level = (kvt_level)o->level;
+    s->layers = o->layers;
+    s->queries_all = o->queries == 1;
+    s->delay = o->delay;
+    s->rows_limit = o->rows_limit;
+    s->block_limit = o->block_limit;
+    s->compress = o->compress;
+    s->no_text = o->no_text;
+    s->force = o->force;
+    s->command = c->command_line;
+    return KVT_OK;
+}
+
+static void print_plan(const cli *c, const kvt_capture_plan *p)
+{
+    char file[32], memory[32], weight[32], seconds[32];
+    snprintf(seconds, sizeof seconds, "%.1f", p->seconds);
+    if (c->json) {
+        printf("{\"schema\": \"kvt-capture-plan-1\", \"prompt_tokens\": %lld, "
+               "\"response_tokens_most\": %lld, \"file_bytes\": %lld, \"memory_bytes\": %lld, "
+               "\"weight_bytes\": %lld, \"seconds\": %s}\n",
+               (long long)p->n_prompt, (long long)p->n_response, (long long)p->file_bytes,
+               (long long)p->memory_bytes, (long long)p->weight_bytes,
+               real_print(p->seconds, seconds, sizeof seconds));
+        return;
+    }
+    printf("tokens     %lld of prompt, at most %lld of response\n", (long long)p->n_prompt,
+           (long long)p->n_response);
+    printf("on disk    %s, uncompressed\n", size_print(p->file_bytes, file, sizeof file));
+    printf("in memory  %s, of it %s weights\n",
+           size_print(p->memory_bytes, memory, sizeof memory),
+           size_print(p->weight_bytes, weight, sizeof weight));
+    printf("seconds    about %s, besides loading\n", seconds);
+}
+
+static void json_text_member(buf *b, const char *key, const char *text)
+{
+    buf_printf(b, ", \"%s\": ", key);
+    json_quote(b, text, strlen(text));
+}
+
+static kvt_code print_counts(const cli *c, const kvt_capture_plan *p,
+                             const kvt_capture_counts *k, kvt_err *err)
+{
+    double ran = k->prefill_s + k->decode_s + k->future_s + k->write_s;
+    if (c->json) {
+        buf b;
+        buf_init(&b, 1 << 16);
+        buf_printf(&b,
+                   "{\"schema\": \"kvt-capture-1\", \"captured\": %lld, \"skipped\": %lld, "
+                   "\"failed\": %lld",
+                   (long long)k->captured, (long long)k->skipped, (long long)k->failed);
+        buf_printf(&b,
+                   ", \"file_bytes\": %lld, \"planned\": {\"file_bytes\": %lld, "
+                   "\"memory_bytes\": %lld, \"seconds\": %.3f}",
+                   (long long)k->file_bytes, (long long)p->file_bytes,
+                   (long long)p->memory_bytes, p->seconds);
+        buf_printf(&b,
+                   ", \"peak_bytes\": %lld, \"last\": {\"prompt_tokens\": %lld, "
+                   "\"response_tokens\": %lld, \"prefill_s\": %.3f, \"decode_s\": %.3f, "
+                   "\"compute_s\": %.3f, \"write_s\": %.3f",
+                   (long long)k->peak_bytes, (long long)k->n_prompt, (long long)k->n_response,
+                   k->prefill_s, k->decode_s, k->future_s, k->write_s);
+        json_text_member(&b, "path", k->path);
+        json_text_member(&b, "text", k->text);
+        buf_text(&b, "}}\n");
+        kvt_code code = buf_check(&b, err);
+        if (!code)
+            fputs(buf_get(&b), stdout);
+        buf_fini(&b);
+        return code;
+    }
+    char got[32], planned[32], peak[32], memory[32];
+    if (k->captured == 1 && k->skipped + k->failed == 0) {
+        char safe[400];
+        text_safe_cut(safe, sizeof safe, (const uint8_t *)k->text, strlen(k->text), 72,
+                      !cli_utf8(c));
+        printf("response   %s\n", safe);
+        printf("tokens     %lld of prompt, %lld of response\n", (long long)k->n_prompt,
+               (long long)k->n_response);
+        printf(
+            "seconds    %.1f (planned %.1f): prefill %.1f, decode %.1f, norms and rows %.1f, "
+            "write %.1f; loading %.1f\n",
+            ran, p->seconds, k->prefill_s, k->decode_s, k->future_s, k->write_s, k->load_s);
+    } else {
+        printf("prompts    %lld captured, %lld there already, %lld failed\n",
+               (long long)k->captured, (long long)k->skipped, (long long)k->failed);
+    }
+    if (k->captured) {
+        printf("on disk    %s (planned %s at most)\n",
+               size_print(k->file_bytes, got, sizeof got),
+               size_print(p->file_bytes, planned, sizeof planned));
+        printf("in memory  %s at the peak (planned %s)\n",
+               size_print(k->peak_bytes, peak, sizeof peak),
+               size_print(p->memory_bytes, memory, sizeof memory));
+    }
+    printf("trace      %s\n", k->path);
+    return KVT_OK;
+}
+
+static kvt_code run(cli *c, const void *opts, int n_arg, char **arg, kvt_err *err)
+{
+    const options *o = opts;
+    kvt_capture_spec spec;
+    kvt_capture_plan plan = {0};
+    kvt_capture_counts counts;
+    kvt_model *m = NULL;
+    buf text[2];
+    (void)n_arg;
+    (void)arg;
+    if (!o->model)
+        return kvt_fail(err, KVT_USAGE, "expected --model FILE; scripts/fetch-model gets one");
+    buf_init(&text[0], PROMPT_LIMIT);
+    buf_init(&text[1], PROMPT_LIMIT);
+    kvt_model_options mo = {
+        .device = o->device, .weights_f32 = o->weights == 1, .header_only = o->plan};
+    kvt_code code = spec_of(&spec, c, o, text, err);
+    if (!code)
+        code = kvt_model_open(&m, o->model, &mo, &c->ctx, err);
+    kvt_err no_plan;
+    if (!code) /* a set with a prompt that cannot run has no plan, but the rest of it goes on */
+        code = kvt_capture_planned(m, &spec, &plan, &c->ctx, o->plan ? err : &no_plan);
+    if (!o->plan && code && m)
+        code = KVT_OK;
+    if (!code && o->plan) {
+        print_plan(c, &plan);
+    } else if (!code) {
+        code = kvt_capture(m, &spec, &counts, &c->ctx, err);
+        cli_progress_end(c);
+        kvt_err shown;
+        if ((!code || code == KVT_PARTLY) && print_counts(c, &plan, &counts, &shown) && !code) {
+            *err = shown;
+            code = err->code;
+        }
+    }
+    kvt_model_close(m);
+    buf_fini(&text[0]);
+    buf_fini(&text[1]);
+    return code;
+}
+
+const cli_command cli_command_capture = {
+    .name = "capture",
+    .group = "traces",
+    .line = "run a model on prompts and write traces",
+    .usage = "--model FILE (--prompt TEXT | --prompt-file FILE | --prompts SET.jsonl) -o OUT "
+             "[OPTIONS]",
+    .about =
+        "Runs the model on a prompt, lets it answer (greedy unless a temperature is given) or "
+        "takes the answer from --response, and records keys, values, queries and what every "
+        "query looked at. OUT is a file with one prompt, a folder with a set: there a trace "
+        "that is finished and of the same prompt, model and options is skipped, so that a run "
+        "that was stopped goes on where it was. A prompt that fails is reported and the rest "
+        "go on (exit status 4).\n\n"
+        "The model's chat template is applied unless --raw is given. Text that you write is "
+        "never parsed for special tokens unless you ask for it. --plan says what a capture "
+        "would take, and the end of a capture what it took.",
+    .options = table,
+    .options_size = sizeof(options),
+    .examples = {"kvt capture --model smollm2.gguf --prompt 'Why is the sky blue?' -o sky.h5",
+                 "kvt capture --model smollm2.gguf --prompts set.jsonl -o traces --max-new 64",
+                 "kvt capture --model smollm2.gguf --prompts set.jsonl -o traces --plan"},
+    .min_args = 0,
+    .max_args = 0,
+    .run = run,
+};

@@ -111,6 +111,17 @@ static void same_facts(const kvt_trace_facts *a, const kvt_trace_facts *b)
     }
 }
 
+static char failed_check[64], failed_text[400];
+
+static void keep_failed(void *user, const kvt_finding *f)
+{
+    (void)user;
+    if (f->ok || failed_check[0])
+        return;
+    snprintf(failed_check, sizeof failed_check, "%s", f->check);
+    snprintf(failed_text, sizeof failed_text, "%s", f->text);
+}
+
 static void all_comes_back(void **state)
 {
     synth_spec spec = spec_of(*state);
@@ -143,6 +154,7 @@ static void all_comes_back(void **state)
                : spec.level == KVT_TRAIN ? 12
                                          : 29;
     assert_int_equal(n, want - 2 * spec.no_text - spec.no_rows - 2 * (spec.n_response == 0));
+    CHECK_OK(kvt_trace_check(t, keep_failed, NULL, &err), &err);
     kvt_trace_close(t);
     synth_free(s);
 }
@@ -361,6 +373,48 @@ static void facts_are_refused(void **state)
     CHECK_FAILS(kvt_writer_open(&w, folder_path("fact.h5"), &s->out, &err), KVT_FORMAT, r->part,
                 &err);
     assert_null(w);
+    synth_free(s);
+}
+
+/* Numbers that a writer may store and that cannot be true: found by the check, by name. */
+static const struct untrue {
+    const char *name;
+    kvt_ds ds;
+    int at;
+    float value; /* of f32; of f16 as well, converted */
+    const char *check;
+} untrues[] = {
+    {"NaN in lse", KVT_DS_LSE, 3, NAN, "finite"},
+    {"infinite keys", KVT_DS_KEYS, 3, INFINITY, "finite"},
+    {"a number where no query is far enough", KVT_DS_FUTURE_DELAYED, 29, 0, "finite"},
+    {"a column sum too large", KVT_DS_COL_SUM, 5, 20, "columns"},
+    {"a column maximum above 1", KVT_DS_COL_MAX, 5, 1.5f, "columns"},
+    {"a block that its column does not have", KVT_DS_BLOCK_SUM, 7, 900, "blocks"},
+    {"a future mean above its maximum", KVT_DS_FUTURE_MEAN, 2, 0.99f, "future"},
+    {"a row that sums to more", KVT_DS_ROWS, 0, 1.5f, "rows"},
+    {"attention to a later token", KVT_DS_ROWS, 29, 0.25f, "rows"},
+    {"a log-sum-exp of another row", KVT_DS_LSE, 29, 30, "lse"},
+    {"log-probabilities that rise", KVT_DS_LOGIT_LOGP, 0, -20, "logits"},
+};
+
+static void untrue_numbers_are_found(void **state)
+{
+    const struct untrue *u = *state;
+    synth_spec spec = synth_default();
+    kvt_trace *t;
+    spec.force = true;
+    synth *s = synth_new(&spec);
+    if (kvt_dataset_of(u->ds)->dtype == KVT_F16)
+        ((uint16_t *)s->data[u->ds])[u->at] = half_from_float(u->value);
+    else
+        ((float *)s->data[u->ds])[u->at] = u->value;
+    CHECK_OK(synth_write(s, folder_path("untrue.h5"), &err), &err);
+    CHECK_OK(kvt_trace_open(&t, folder_path("untrue.h5"), 0, &err), &err);
+    failed_check[0] = 0;
+    CHECK_FAILS(kvt_trace_check(t, keep_failed, NULL, &err), KVT_NO, "failed", &err);
+    if (strcmp(failed_check, u->check) != 0)
+        fail_msg("expected '%s', got '%s': %s", u->check, failed_check, failed_text);
+    kvt_trace_close(t);
     synth_free(s);
 }
 
@@ -692,6 +746,7 @@ int main(void)
     CHECK_ROWS(t, &n, index_rows, index_is_refused);
     CHECK_ROWS(t, &n, fact_rows, facts_are_refused);
     CHECK_ROWS(t, &n, chunk_rows, chunks_fit);
+    CHECK_ROWS(t, &n, untrues, untrue_numbers_are_found);
     const struct CMUnitTest more[] = {
         cmocka_unit_test(digest_is_of_the_content),
         cmocka_unit_test(puts_are_checked),

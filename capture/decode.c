@@ -1,11 +1,11 @@
 /* decode.c - one row: products of a matrix with a vector, limited by memory.
  *
- * All threads go through the layer together; between two steps of it is a barrier. Matrix rows
- * are handed out in blocks of DECODE_ROWS: each result is one dot product, so that the cut
- * changes no bits. Attention is cut by kv head and chunks of DECODE_KEYS keys, anchored at key
- * 0: all query heads of a kv head read its chunk while it is in the cache, and the chunks'
- * partial sums are added in their order. Small steps (norms) are done by every thread for
- * itself. */
+ * The first thread goes through the layer, the others help (capture/crew.h). Matrix rows are
+ * handed out in blocks of DECODE_ROWS: each result is one dot product, so that the cut changes
+ * no bits. Attention is cut by kv head and chunks of DECODE_KEYS keys, anchored at key 0: all
+ * query heads of a kv head read its chunk while it is in the cache, and the chunks' partial
+ * sums are added in their order. */
+#include "capture/crew.h"
 #include "capture/forward_priv.h"
 
 #include <omp.h>
@@ -16,6 +16,8 @@ typedef struct step {
     int layer;
     const kvt_weights_layer *w;
     int64_t pos, n_chunk, stride; /* stride: scores of a head */
+    int64_t from;                 /* first chunk that this row sees */
+    float *y;                     /* f32 [E] after a norm */
     float *q;                     /* f32 [H D] after RoPE */
     float *o;                     /* f32 [H D] */
     float *ff;                    /* f32 [F] */
@@ -52,12 +54,6 @@ static void project_head(const step *s, const float *y, int64_t i)
         f->b->rope(to, d, table, 1, 1, d);
 }
 
-/* First key that this row sees, down to its chunk's begin. */
-static int64_t first_chunk(const step *s)
-{
-    return attend_first(s->pos, s->f->g->window[s->layer]) / DECODE_KEYS;
-}
-
 static void score_chunk(const step *s, int64_t kv_head, int64_t chunk)
 {
     const kvt_geometry *g = s->f->g;
@@ -71,7 +67,7 @@ static void score_chunk(const step *s, int64_t kv_head, int64_t chunk)
 static void softmax_head(const step *s, int64_t head)
 {
     forward *f = s->f;
-    int64_t begin = first_chunk(s) * DECODE_KEYS, n = s->pos + 1 - begin;
+    int64_t begin = s->from * DECODE_KEYS, n = s->pos + 1 - begin;
     int64_t first = attend_first(s->pos, f->g->window[s->layer]);
     float *z = s->score + head * s->stride + begin, scale = (float)f->g->attn_scale;
     for (int64_t t = 0; t < n; t++)
@@ -103,12 +99,12 @@ static void mix_chunk(const step *s, int64_t kv_head, int64_t chunk)
     }
 }
 
-static void add_chunks(const step *s, int64_t head, int64_t from)
+static void add_chunks(const step *s, int64_t head)
 {
     int64_t d = s->f->g->head_dim;
     float *o = s->o + head * d;
     memset(o, 0, (size_t)d * sizeof *o);
-    for (int64_t c = from; c < s->n_chunk; c++)
+    for (int64_t c = s->from; c < s->n_chunk; c++)
         s->f->b->add(o, s->part + (head * s->n_chunk + c) * d, d);
 }
 
@@ -132,47 +128,79 @@ static void gate_block(const step *s, const float *y, int64_t i)
     s->f->b->silu_mul(s->ff + row, up, m);
 }
 
-/* Inside a parallel region, by all threads. y: this thread's own, f32 [E]. */
-static void attend(const step *s, float *y)
+static void project_item(const void *arg, int64_t i)
 {
-    forward *f = s->f;
-    const kvt_geometry *g = f->g;
-    f->b->rmsnorm(y, f->x, s->w->attn_norm, 1, g->n_hidden, g->norm_eps);
-#pragma omp master
-    if (f->tap->hidden)
-        f->tap->hidden(f->tap->user, s->layer, s->pos, 1, f->x, y);
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < g->n_head + 2 * g->n_kv_head; i++)
-        project_head(s, y, i);
-    int64_t from = first_chunk(s), n = s->n_chunk - from;
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < g->n_kv_head * n; i++)
-        score_chunk(s, i / n, from + i % n);
-#pragma omp for schedule(static)
-    for (int64_t h = 0; h < g->n_head; h++)
-        softmax_head(s, h);
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < g->n_kv_head * n; i++)
-        mix_chunk(s, i / n, from + i % n);
-#pragma omp for schedule(static)
-    for (int64_t h = 0; h < g->n_head; h++)
-        add_chunks(s, h, from);
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < blocks(g->n_hidden); i++)
-        project_block(s, s->w->wo, s->o, g->n_hidden, g->n_head * g->head_dim, i);
+    project_head(arg, ((const step *)arg)->y, i);
 }
 
-static void feed(const step *s, float *y)
+static void score_item(const void *arg, int64_t i)
+{
+    const step *s = arg;
+    score_chunk(s, i / (s->n_chunk - s->from), s->from + i % (s->n_chunk - s->from));
+}
+
+static void softmax_item(const void *arg, int64_t i)
+{
+    softmax_head(arg, i);
+}
+
+static void mix_item(const void *arg, int64_t i)
+{
+    const step *s = arg;
+    mix_chunk(s, i / (s->n_chunk - s->from), s->from + i % (s->n_chunk - s->from));
+}
+
+static void out_item(const void *arg, int64_t i)
+{
+    const step *s = arg;
+    const kvt_geometry *g = s->f->g;
+    project_block(s, s->w->wo, s->o, g->n_hidden, g->n_head * g->head_dim, i);
+}
+
+static void gate_item(const void *arg, int64_t i)
+{
+    gate_block(arg, ((const step *)arg)->y, i);
+}
+
+static void down_item(const void *arg, int64_t i)
+{
+    const step *s = arg;
+    project_block(s, s->w->down, s->ff, s->f->g->n_hidden, s->f->g->n_ff, i);
+}
+
+static void logit_item(const void *arg, int64_t i)
+{
+    const step *s = arg;
+    forward *f = s->f;
+    int64_t e = f->g->n_hidden, row = i * DECODE_ROWS;
+    f->b->gemv(f->logit + row, f->w->lm_head + row * e, s->y, block_rows(f->g->n_vocab, i), e);
+}
+
+/* The first thread, which also does the steps that are too short to share. */
+static void drive(step *s, crew *c)
 {
     forward *f = s->f;
     const kvt_geometry *g = f->g;
-    f->b->rmsnorm(y, f->x, s->w->ffn_norm, 1, g->n_hidden, g->norm_eps);
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < blocks(g->n_ff); i++)
-        gate_block(s, y, i);
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < blocks(g->n_hidden); i++)
-        project_block(s, s->w->down, s->ff, g->n_hidden, g->n_ff, i);
+    for (s->layer = 0; s->layer < g->n_layer; s->layer++) {
+        s->w = &f->w->layer[s->layer];
+        s->from = attend_first(s->pos, g->window[s->layer]) / DECODE_KEYS;
+        int64_t items = g->n_kv_head * (s->n_chunk - s->from);
+        f->b->rmsnorm(s->y, f->x, s->w->attn_norm, 1, g->n_hidden, g->norm_eps);
+        if (f->tap->hidden)
+            f->tap->hidden(f->tap->user, s->layer, s->pos, 1, f->x, s->y);
+        crew_round(c, g->n_head + 2 * g->n_kv_head, project_item, s);
+        crew_round(c, items, score_item, s);
+        crew_round(c, g->n_head, softmax_item, s);
+        crew_round(c, items, mix_item, s);
+        for (int64_t h = 0; h < g->n_head; h++)
+            add_chunks(s, h);
+        crew_round(c, blocks(g->n_hidden), out_item, s);
+        f->b->rmsnorm(s->y, f->x, s->w->ffn_norm, 1, g->n_hidden, g->norm_eps);
+        crew_round(c, blocks(g->n_ff), gate_item, s);
+        crew_round(c, blocks(g->n_hidden), down_item, s);
+    }
+    f->b->rmsnorm(s->y, f->x, f->w->out_norm, 1, g->n_hidden, g->norm_eps);
+    crew_round(c, blocks(g->n_vocab), logit_item, s);
 }
 
 kvt_code forward_step(forward *f, int32_t id, kvt_err *err)
@@ -181,31 +209,27 @@ kvt_code forward_step(forward *f, int32_t id, kvt_err *err)
     kvt_code code = forward_embed(f, &id, 1, err);
     if (code)
         return code;
-    int64_t e = g->n_hidden;
-    step base = {.f = f,
-                 .pos = f->length,
-                 .stride = f->cap,
-                 .q = f->q,
-                 .o = f->o,
-                 .n_chunk = f->length / DECODE_KEYS + 1,
-                 .score = f->part};
-    base.lse = base.score + g->n_head * f->cap;
-    base.part = base.lse + g->n_head;
-    base.ff = forward_own(f, 0) + e; /* behind thread 0's y */
+    step s = {.f = f,
+              .pos = f->length,
+              .stride = f->cap,
+              .q = f->q,
+              .o = f->o,
+              .n_chunk = f->length / DECODE_KEYS + 1,
+              .score = f->part,
+              .y = forward_own(f, 0)};
+    s.lse = s.score + g->n_head * f->cap;
+    s.part = s.lse + g->n_head;
+    s.ff = s.y + g->n_hidden;
+    crew c;
+    crew_init(&c);
 #pragma omp parallel num_threads(f->n_thread)
     {
-        float *y = forward_own(f, omp_get_thread_num());
-        step s = base;
-        for (s.layer = 0; s.layer < g->n_layer; s.layer++) {
-            s.w = &f->w->layer[s.layer];
-            attend(&s, y);
-            feed(&s, y);
+        if (omp_get_thread_num() != 0) {
+            crew_help(&c);
+        } else {
+            drive(&s, &c);
+            crew_dismiss(&c);
         }
-        f->b->rmsnorm(y, f->x, f->w->out_norm, 1, e, g->norm_eps);
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < blocks(g->n_vocab); i++)
-            f->b->gemv(f->logit + i * DECODE_ROWS, f->w->lm_head + i * DECODE_ROWS * e, y,
-                       block_rows(g->n_vocab, i), e);
     }
     f->length++;
     if (f->tap->logits)

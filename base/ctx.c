@@ -1,19 +1,24 @@
-/* ctx.c - log, progress and threads of the caller. */
+/* ctx.c - log, progress and threads of the caller. Log texts are as safe as error texts. */
 #include "kvt/ctx.h"
+
+#include "base/text.h"
 
 #include <omp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 void kvt_log(const kvt_ctx *ctx, kvt_log_level level, const char *area, const char *fmt, ...)
 {
     if (!ctx || !ctx->log)
         return;
-    char text[1024];
+    enum { MOST = 1024 }; /* bytes */
+    char raw[MOST], text[MOST];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    vsnprintf(raw, sizeof raw, fmt, args);
     va_end(args);
+    text_safe_cut(text, sizeof text, (const uint8_t *)raw, strlen(raw), MOST, false);
     ctx->log(ctx->user, level, area, text);
 }
 

@@ -34,9 +34,11 @@ static void log_reaches_the_caller(void **state)
     kvt_log(&ctx, KVT_LOG_WARN, "trace", "%d of %s", 3, "%n");
     assert_string_equal(s.text, "trace|3 of %n");
     assert_int_equal(s.level, KVT_LOG_WARN);
+    kvt_log(&ctx, KVT_LOG_INFO, "trace", "%s", "\033[2J\n");
+    assert_string_equal(s.text, "trace|\u27e8ESC\u27e9[2J\u00b6");
     kvt_log(NULL, KVT_LOG_WARN, "trace", "nobody listens");
     kvt_log(&(kvt_ctx){0}, KVT_LOG_WARN, "trace", "nobody listens");
-    assert_int_equal(s.calls, 1);
+    assert_int_equal(s.calls, 2);
 }
 
 static void progress_stops(void **state)

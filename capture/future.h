@@ -18,6 +18,7 @@
 
 #include "capture/tap.h"
 #include "kvt/backend.h"
+#include "kvt/geometry.h"
 
 typedef struct future_spec {
     const kvt_backend *backend;

@@ -42,16 +42,13 @@ void recorder_extents(kvt_writer_spec *out, const recorder_spec *s, int64_t n_to
     out->facts.level = s->level;
 }
 
-static future_spec future_of(const recorder_spec *s, int32_t window[KVT_LAYERS_MAX])
+static future_spec future_of(const recorder_spec *s)
 {
     const kvt_geometry *g = &s->weights->geometry;
-    for (int l = 0; l < s->n_layer; l++)
-        window[l] = g->window[s->layer_id[l]];
-    return (future_spec){
+    future_spec f = {
         .backend = s->backend,
         .n_layer = s->n_layer,
         .n_head = (int)g->n_head,
-        .window = window,
         .n_prompt = s->n_prompt,
         .n_token = s->n_token,
         .tile = s->tile,
@@ -59,6 +56,9 @@ static future_spec future_of(const recorder_spec *s, int32_t window[KVT_LAYERS_M
         .delay = s->delay,
         .block_max = dataset_in_level(KVT_DS_BLOCK_MAX, s->level),
         .n_thread = kvt_threads(s->ctx)};
+    for (int l = 0; l < s->n_layer; l++)
+        f.window[l] = g->window[s->layer_id[l]];
+    return f;
 }
 
 /* Everything but the pointers. */
@@ -119,8 +119,7 @@ int64_t recorder_bytes(const recorder_spec *s)
 {
     recorder plan, *r = &plan;
     layout(r, s);
-    int32_t window[KVT_LAYERS_MAX];
-    future_spec fs = future_of(s, window);
+    future_spec fs = future_of(s);
     int64_t lanes = s->n_layer * r->g->n_head, bytes = future_bytes(&fs);
 #define X(member, n) bytes += (n) * (int64_t)sizeof *r->member;
     RECORDER_MEMORY(X)
@@ -244,8 +243,7 @@ kvt_code recorder_new(recorder **out, const recorder_spec *s, kvt_err *err)
 #define X(member, n) ok = ok && (r->member = kvt_alloc((n), sizeof *r->member)) != NULL;
     RECORDER_MEMORY(X)
 #undef X
-    int32_t window[KVT_LAYERS_MAX];
-    future_spec fs = future_of(s, window);
+    future_spec fs = future_of(s);
     kvt_code code =
         ok ? future_new(&r->future, &fs, err) : kvt_fail_memory(err, recorder_bytes(s));
     if (code) {

@@ -67,6 +67,33 @@ static void merges_by_rank_then_from_the_left(void **state)
     bpe_free(b);
 }
 
+static void every_byte_has_its_character(void **state)
+{
+    (void)state;
+    tiny_vocab v;
+    tiny_init(&v, NULL);
+    bpe *b = build(&v);
+    for (int k = 0; k < 256; k++) {
+        char byte = (char)k;
+        assert_int_equal(bpe_find(b, &byte, 1), k);
+        assert_int_equal((uint8_t)bpe_bytes(b, k).data[0], k);
+    }
+    bpe_free(b);
+}
+
+static void a_merge_listed_twice_has_its_first_rank(void **state)
+{
+    (void)state;
+    tiny_vocab v;
+    tiny_init(&v, NULL);
+    tiny_merge(&v, "a", "b"); /* 256 */
+    tiny_merge(&v, "b", "c");
+    tiny_merge(&v, "a", "b");
+    bpe *b = build(&v);
+    assert_string_equal(word(b, "abc", 3, false), "256 99");
+    bpe_free(b);
+}
+
 /* C041: a token that no row of merges reaches is found only where the whole word is looked up.
  */
 static void a_whole_word_is_looked_up_where_asked(void **state)
@@ -265,6 +292,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merges_by_rank_then_from_the_left),
+        cmocka_unit_test(every_byte_has_its_character),
+        cmocka_unit_test(a_merge_listed_twice_has_its_first_rank),
         cmocka_unit_test(a_whole_word_is_looked_up_where_asked),
         cmocka_unit_test(odd_tokens_are_pointer_and_length),
         cmocka_unit_test(bad_merges_are_named),

@@ -70,6 +70,7 @@ static void bad_lines_are_named(void **state)
         {"{\"id\":\"\",\"prompt\":\"x\"}", "'id': it is empty"},
         {"{\"id\":\"a/b\",\"prompt\":\"x\"}", "'a/b' may hold no '/'"},
         {"{\"id\":\"..\",\"prompt\":\"x\"}", "may hold no"},
+        {"{\"id\":\"a..b\",\"prompt\":\"x\"}", "may hold no"},
         {"{\"id\":\".hidden\",\"prompt\":\"x\"}", "not begin with '.'"},
         {"{\"id\":\"a\\u0000b\",\"prompt\":\"x\"}", "zero byte"},
         {"{\"id\":\"a\\nb\",\"prompt\":\"x\"}", "control character"},

@@ -19,13 +19,14 @@
 #include "capture/tap.h"
 #include "kvt/backend.h"
 #include "kvt/geometry.h"
+#include "kvt/geometry.h"
 
 typedef struct future_spec {
     const kvt_backend *backend;
-    int n_layer, n_head;        /* layers that are recorded */
-    const int32_t *window;      /* [n_layer] of those, 0: none */
-    int64_t n_prompt, n_token;  /* n_token: at most */
-    int64_t tile, block, delay; /* block: a power of two >= 64 */
+    int n_layer, n_head;            /* layers that are recorded */
+    int32_t window[KVT_LAYERS_MAX]; /* of the recorded layers, 0: none */
+    int64_t n_prompt, n_token;      /* n_token: at most */
+    int64_t tile, block, delay;     /* block: a power of two >= 64 */
     bool block_max;
     int n_thread;
 } future_spec;

@@ -119,7 +119,7 @@ static kvt_code each_attr(hid_t file, bool write, kvt_trace_facts *f, kvt_err *e
                 H5Gclose(group);
             group = -1;
             const char *path = *a[i].group ? a[i].group : "/";
-            if (!write && *a[i].group && !h5_has(file, path))
+            if (!write && *a[i].group && h5_has(file, path) <= 0)
                 code = kvt_fail(err, KVT_FORMAT, "no group '/%s'", path);
             else if (*a[i].group)
                 code = h5_group(&group, file, path, err);

@@ -75,7 +75,7 @@ kvt_code h5_file_new(hid_t *out, const char *path, kvt_err *err)
     hid_t create = -1, access = access_list();
     create = H5Pcreate(H5P_FILE_CREATE);
     errno = 0;
-    if (access < 0 || create < 0)
+    if (access < 0 || create < 0 || H5Pset_obj_track_times(create, 0) < 0)
         code = h5_fail(err, KVT_IO, "property list");
     else if ((*out = H5Fcreate(path, H5F_ACC_TRUNC, create, access)) < 0)
         code = errno ? kvt_fail(err, KVT_IO, "cannot be written: %s", strerror(errno))
@@ -235,32 +235,35 @@ int h5_dtype(hid_t type)
 /* ---- objects -------------------------------------------------------------------------------
  */
 
-bool h5_has(hid_t at, const char *path)
+int h5_has(hid_t at, const char *path)
 {
     char part[256];
     size_t n = strlen(path);
-    if (n >= sizeof part)
-        return false;
+    if (n == 0 || n >= sizeof part)
+        return 0;
     for (size_t i = 1; i <= n; i++) {
         if (path[i] != '/' && path[i] != 0)
             continue;
         memcpy(part, path, i);
         part[i] = 0;
         H5L_info_t info;
-        if (H5Lexists(at, part, H5P_DEFAULT) <= 0 ||
-            H5Lget_info(at, part, &info, H5P_DEFAULT) < 0 || info.type != H5L_TYPE_HARD) {
-            H5Eclear2(H5E_DEFAULT);
-            return false;
-        }
+        htri_t there = H5Lexists(at, part, H5P_DEFAULT);
+        if (there <= 0 || H5Lget_info(at, part, &info, H5P_DEFAULT) < 0)
+            return there == 0 ? 0 : -1;
+        if (info.type != H5L_TYPE_HARD)
+            return 0;
     }
-    return n > 0;
+    return 1;
 }
 
 kvt_code h5_set_open(hid_t *out, hid_t at, const char *path, kvt_err *err)
 {
     kvt_code code = KVT_OK;
     *out = -1;
-    if (!h5_has(at, path))
+    int has = h5_has(at, path);
+    if (has < 0)
+        return h5_fail(err, KVT_FORMAT, path);
+    if (!has)
         return kvt_fail(err, KVT_NOTFOUND, "no dataset '%s'", path);
     hid_t set = H5Dopen2(at, path, H5P_DEFAULT);
     if (set < 0)
@@ -280,20 +283,54 @@ kvt_code h5_set_open(hid_t *out, hid_t at, const char *path, kvt_err *err)
     return code;
 }
 
+/* Without times, so that the same content gives the same bytes. */
+static hid_t new_group(hid_t at, const char *path)
+{
+    hid_t create = H5Pcreate(H5P_GROUP_CREATE), group = -1;
+    if (create >= 0 && H5Pset_obj_track_times(create, 0) >= 0)
+        group = H5Gcreate2(at, path, H5P_DEFAULT, create, H5P_DEFAULT);
+    if (create >= 0)
+        H5Pclose(create);
+    return group;
+}
+
 kvt_code h5_group(hid_t *out, hid_t at, const char *path, kvt_err *err)
 {
-    if (h5_has(at, path)) {
-        if ((*out = H5Gopen2(at, path, H5P_DEFAULT)) < 0)
-            return h5_fail(err, KVT_FORMAT, path);
-        return KVT_OK;
+    char part[256];
+    size_t n = strlen(path);
+    *out = -1;
+    for (size_t i = 1; i <= n && n < sizeof part; i++) {
+        if (path[i] != '/' && path[i] != 0)
+            continue;
+        memcpy(part, path, i);
+        part[i] = 0;
+        int has = h5_has(at, part);
+        hid_t group = has < 0 ? -1
+                      : has   ? H5Gopen2(at, part, H5P_DEFAULT)
+                              : new_group(at, part);
+        if (group < 0)
+            return h5_fail(err, has ? KVT_FORMAT : KVT_IO, path);
+        if (path[i])
+            H5Gclose(group);
+        else
+            *out = group;
     }
-    hid_t links = H5Pcreate(H5P_LINK_CREATE);
-    if (links < 0)
-        return h5_fail(err, KVT_IO, path);
-    H5Pset_create_intermediate_group(links, 1);
-    *out = H5Gcreate2(at, path, links, H5P_DEFAULT, H5P_DEFAULT);
-    H5Pclose(links);
-    return *out < 0 ? h5_fail(err, KVT_IO, path) : KVT_OK;
+    return *out < 0 ? kvt_fail(err, KVT_FORMAT, "no group '%s'", path) : KVT_OK;
+}
+
+/* The groups that a dataset's path goes through. */
+static kvt_code make_parent(hid_t at, const char *path, kvt_err *err)
+{
+    char part[256];
+    const char *slash = strrchr(path, '/');
+    hid_t group;
+    if (!slash)
+        return KVT_OK;
+    snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
+    if (h5_group(&group, at, part, err))
+        return err->code;
+    H5Gclose(group);
+    return KVT_OK;
 }
 
 kvt_code h5_set_read(void *out, hid_t set, hid_t type, kvt_err *err)
@@ -312,11 +349,12 @@ kvt_code h5_set_new(hid_t *out, hid_t at, const char *path, hid_t type, int rank
         size[i] = (hsize_t)dim[i];
         piece[i] = chunk ? (hsize_t)chunk[i] : 1;
     }
-    hid_t space = H5Screate_simple(rank, size, NULL);
-    hid_t create = H5Pcreate(H5P_DATASET_CREATE), links = H5Pcreate(H5P_LINK_CREATE);
     *out = -1;
-    if (space < 0 || create < 0 || links < 0 ||
-        H5Pset_create_intermediate_group(links, 1) < 0 || H5Pset_obj_track_times(create, 0) < 0)
+    if (make_parent(at, path, err))
+        return err->code;
+    hid_t space = H5Screate_simple(rank, size, NULL);
+    hid_t create = H5Pcreate(H5P_DATASET_CREATE);
+    if (space < 0 || create < 0 || H5Pset_obj_track_times(create, 0) < 0)
         code = h5_fail(err, KVT_IO, path);
     /* Sum of the chunk last, so that it covers what lies on disk. */
     else if (chunk && (H5Pset_chunk(create, rank, piece) < 0 || H5Pset_shuffle(create) < 0 ||
@@ -324,10 +362,8 @@ kvt_code h5_set_new(hid_t *out, hid_t at, const char *path, hid_t type, int rank
         code = h5_fail(err, KVT_IO, path);
     /* Every byte is written by us: filling first would write all twice. */
     else if (H5Pset_fill_time(create, H5D_FILL_TIME_NEVER) < 0 ||
-             (*out = H5Dcreate2(at, path, type, space, links, create, H5P_DEFAULT)) < 0)
+             (*out = H5Dcreate2(at, path, type, space, H5P_DEFAULT, create, H5P_DEFAULT)) < 0)
         code = h5_fail(err, KVT_IO, path);
-    if (links >= 0)
-        H5Pclose(links);
     if (create >= 0)
         H5Pclose(create);
     if (space >= 0)

@@ -37,9 +37,9 @@ hid_t h5_text_type(size_t size); /* UTF-8, ended by NUL, of that many bytes with
 /* The kvt_dtype that a file's type is, or -1. */
 int h5_dtype(hid_t type);
 
-/* Whether path (of groups, at most 4 names) leads to an object over hard links only: others may
- * name another file. */
-bool h5_has(hid_t at, const char *path);
+/* Whether path leads to an object over hard links only (others may name another file): 1 or 0;
+ * -1 where the file is damaged there. */
+int h5_has(hid_t at, const char *path);
 /* Opens the dataset at path: hard links, stored in this file, no external storage. */
 KVT_CHECKED kvt_code h5_set_open(hid_t *out, hid_t at, const char *path, kvt_err *err);
 /* Group at path, made where it is not there. */

@@ -4,6 +4,7 @@
  * only ones in traces/. The thread exists while someone holds it and is joined by the last. */
 #include "traces/io.h"
 
+#include <hdf5.h>
 #include <pthread.h>
 
 typedef struct job {
@@ -58,8 +59,11 @@ static void after_fork_child(void)
     pthread_mutex_unlock(&io.life);
 }
 
+/* HDF5 1.10 leaks inside when it refuses a damaged file, and says so on stderr at exit: there
+ * is nothing to close then, as every file was closed by its own call. */
 static void set_up(void)
 {
+    H5dont_atexit();
     pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 

@@ -76,7 +76,10 @@ static kvt_code read_one(kvt_trace *t, hid_t group, kvt_probe_info *p, kvt_err *
 
 kvt_code probes_read(kvt_trace *t, kvt_err *err)
 {
-    if (!h5_has(t->file, "probe"))
+    int has = h5_has(t->file, "probe");
+    if (has < 0)
+        return h5_fail(err, KVT_FORMAT, "/probe");
+    if (!has)
         return KVT_OK;
     hid_t at = H5Gopen2(t->file, "probe", H5P_DEFAULT);
     H5G_info_t info;
@@ -95,7 +98,7 @@ kvt_code probes_read(kvt_trace *t, kvt_err *err)
         ssize_t n = H5Lget_name_by_idx(at, ".", H5_INDEX_NAME, H5_ITER_INC, i, p->name,
                                        sizeof p->name, H5P_DEFAULT);
         hid_t group = -1;
-        if (n <= 0 || n >= (ssize_t)sizeof p->name || !h5_has(at, p->name) ||
+        if (n <= 0 || n >= (ssize_t)sizeof p->name || h5_has(at, p->name) <= 0 ||
             (group = H5Gopen2(at, p->name, H5P_DEFAULT)) < 0)
             code = h5_fail(err, KVT_FORMAT, "/probe");
         else if (read_one(t, group, p, err))

@@ -396,9 +396,9 @@ static kvt_code get_set(read_args *a, const result_set *s, kvt_err *err)
     int64_t dim[KVT_RANK_MAX], n;
     uint64_t sum;
     void *data = NULL;
-    if (!h5_has(a->file, s->d.path))
-        return KVT_OK;
     kvt_code code = h5_set_open(&set, a->file, s->d.path, err);
+    if (code == KVT_NOTFOUND)
+        return KVT_OK;
     int rank = dims_of(a->r, &s->d, dim);
     if (code || (code = check_set(set, &s->d, dim, a->file_bytes, err)) ||
         (code = h5_get_array(set, "xxh64", H5T_NATIVE_UINT64, 1, &n, &sum, err)))

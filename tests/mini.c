@@ -223,6 +223,7 @@ static bool decode_token(const cell *c, int64_t m)
         return false;
     for (int i = 0; i < c->n_all; i++) {
         kvt_lane *v = &c->lane[i];
+        c->out->most = kvt_max(c->out->most, v->n_slot);
         if (c->traits.needs & KVT_NEED_ATTN)
             v->attn = rows_of(c, i, v->now, 1);
         if (c->p->step)

@@ -33,6 +33,7 @@ typedef struct mini_result {
     int64_t *budget; /* [step L lane] as the allocator gave it; 0: no decision */
     float *score;    /* [L lane N] of step 0 */
     bool *pinned;    /* [L lane N] */
+    int64_t most;    /* slots that the fullest response row saw */
     bool infinite;   /* a score of a slot that is not pinned is not finite */
 } mini_result;
 

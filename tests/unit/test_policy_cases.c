@@ -252,6 +252,22 @@ static void tiny_budgets(void **state)
     }
 }
 
+/* A row of streaming and window sees B slots, its own among them; elsewhere B and its own. */
+static void rows_see_as_many_as_published(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *policy;
+        int64_t beyond;
+    } rows[] = {{"streaming", 0}, {"window", 0}, {"h2o", 1}, {"tova", 1}};
+    const toy *t = prompt_of(40, 5);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        mini_result r = run(rows[i].policy, "", t, 12, false);
+        assert_true(r.decodes);
+        assert_int_equal(r.most, 12 + rows[i].beyond);
+    }
+}
+
 /* What fits() lets through never pins more than the budget, and what it refuses always would.
  */
 static void fits_tells_the_truth(void **state)
@@ -291,6 +307,7 @@ int main(void)
         cmocka_unit_test(tova_and_the_newest_token),
         cmocka_unit_test(accumulated_scores_freeze),
         cmocka_unit_test(tiny_budgets),
+        cmocka_unit_test(rows_see_as_many_as_published),
         cmocka_unit_test(fits_tells_the_truth),
     };
     int failed = cmocka_run_group_tests_name("policy cases", tests, NULL, NULL);

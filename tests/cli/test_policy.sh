@@ -1,0 +1,102 @@
+#!/bin/sh
+# kvt policy: list, show, new; and that what new writes builds with the command it names and loads.
+# usage: test_policy.sh KVT SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+run "$kvt" policy list
+exits 0
+for name in full h2o oracle oracle-max oracle-step position pyramidkv random snapkv streaming tova window; do
+    says out "$name"
+done
+
+run "$kvt" policy list --json
+exits 0
+says out '"schema": "kvt-policies-1"'
+[ "$(jq -r '.rows[] | select(.name == "snapkv") | .parameters[0].choices.kvpress.sets' "$scratch/out")" = \
+    "window=64,pool=5,kind=mean,order=pool" ] || fail "policy list --json: choices of snapkv"
+[ "$(jq -r '.rows[] | select(.name == "h2o") | .needs | length' "$scratch/out")" = 2 ] ||
+    fail "policy list --json: needs of h2o"
+
+run "$kvt" policy list --markdown
+exits 0
+says out "### snapkv"
+says out "arXiv:2404.14469"
+
+run "$kvt" policy show pyramidkv
+exits 0
+says out "arXiv:2406.02069"
+says out "compat=paper"
+says out "Zefan-Cai/KVCache-Factory c97f9d7"
+says out "whole number from 1 to 4096 tokens"
+says out "beta=20"
+says out "pyramid (more slots in the lower layers"
+
+run "$kvt" policy show pyramid
+exits 0
+says out "form=exact"
+
+run "$kvt" policy show snapkw
+exits 2
+says err "no policy 'snapkw' (did you mean 'snapkv'?)"
+silent out
+
+run "$kvt" policy shaw snapkv
+exits 2
+says err "did you mean 'show'?"
+run "$kvt" policy show
+exits 2
+run "$kvt" policy new mine --markdown
+exits 2
+
+for bad in Mine 'a b' '../x' '-x' ''; do
+    run "$kvt" policy new -- "$bad"
+    exits 2
+done
+run "$kvt" policy new snapkv
+exits 2
+says err "built in"
+
+cd "$scratch" || exit 1
+run "$kvt" policy new my-2nd
+exits 0
+says out "my-2nd.c"
+says err "build it: cc"
+[ -f my-2nd.c ] || fail "policy new wrote no file"
+before=$(cksum my-2nd.c)
+run "$kvt" policy new my-2nd
+exits 2
+says err "is there already"
+[ "$before" = "$(cksum my-2nd.c)" ] || fail "policy new overwrote a file"
+
+# The command that stands in the file, with warnings as errors.
+build=$(sed -n 's/^ \* Build:  //p' my-2nd.c)
+case $build in
+cc\ *) ;;
+*) fail "no build line in the template: '$build'" ;;
+esac
+command -v cc >/dev/null 2>&1 || skip "there is no cc to build the template with"
+run sh -c "$build -Wall -Wextra -Wpedantic -Werror"
+exits 0
+[ -f my-2nd.so ] || fail "the build line made no my-2nd.so"
+
+run "$kvt" policy show my-2nd --plugin ./my-2nd.so
+exits 0
+says out "my-2nd - keep the first tokens"
+says out "sinks=4"
+run "$kvt" policy list --plugin my-2nd.so
+exits 0
+says out "my-2nd"
+run "$kvt" policy show my-2nd
+exits 2
+run "$kvt" policy list --plugin my-2nd.c
+exits 1
+
+mkdir read-only && chmod a-w read-only && cd read-only || exit 1
+if ! touch probe 2>/dev/null; then # root writes everywhere
+    run "$kvt" policy new other
+    exits 1
+    says err "other.c"
+fi
+cd "$scratch" && chmod u+w read-only
+
+finish

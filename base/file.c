@@ -76,7 +76,7 @@ kvt_code file_read(buf *out, const char *path, size_t limit, kvt_err *err)
     if (!strcmp(path, "-"))
         return read_all(out, STDIN_FILENO, "standard input", limit, err);
     int fd;
-    struct stat st;
+    struct stat st = {0};
     if (open_to_read(&fd, path, &st, err))
         return err->code;
     kvt_code code = read_all(out, fd, path, limit, err);
@@ -88,7 +88,7 @@ kvt_code file_map_open(file_map *out, const char *path, kvt_err *err)
 {
     *out = (file_map){0};
     int fd;
-    struct stat st;
+    struct stat st = {0};
     if (open_to_read(&fd, path, &st, err))
         return err->code;
     kvt_code code = KVT_OK;

@@ -83,13 +83,18 @@ static const char *type_name(const json_t *value)
     return "nothing";
 }
 
-static kvt_code get(const json_t *object, const char *key, const json_t **out, kvt_err *err)
+/* NULL: err tells. */
+static const json_t *get(const json_t *object, const char *key, kvt_err *err)
 {
-    if (!json_is_object(object))
-        return kvt_fail(err, KVT_FORMAT, "expected an object with '%s', got %s", key,
-                        object ? type_name(object) : "nothing");
-    *out = json_object_get(object, key);
-    return *out ? KVT_OK : kvt_fail(err, KVT_NOTFOUND, "'%s' is missing", key);
+    if (!json_is_object(object)) {
+        kvt_fail(err, KVT_FORMAT, "expected an object with '%s', got %s", key,
+                 object ? type_name(object) : "nothing");
+        return NULL;
+    }
+    const json_t *value = json_object_get(object, key);
+    if (!value)
+        kvt_fail(err, KVT_NOTFOUND, "'%s' is missing", key);
+    return value;
 }
 
 static kvt_code fail_type(const char *key, const char *want, const json_t *got, kvt_err *err)
@@ -99,8 +104,8 @@ static kvt_code fail_type(const char *key, const char *want, const json_t *got, 
 
 kvt_code json_text(const json_t *object, const char *key, const char **out, kvt_err *err)
 {
-    const json_t *value;
-    if (get(object, key, &value, err))
+    const json_t *value = get(object, key, err);
+    if (!value)
         return err->code;
     if (!json_is_string(value))
         return fail_type(key, "a text", value, err);
@@ -112,8 +117,8 @@ kvt_code json_text(const json_t *object, const char *key, const char **out, kvt_
 
 kvt_code json_int(const json_t *object, const char *key, int64_t *out, kvt_err *err)
 {
-    const json_t *value;
-    if (get(object, key, &value, err))
+    const json_t *value = get(object, key, err);
+    if (!value)
         return err->code;
     if (!json_is_integer(value))
         return fail_type(key, "a whole number", value, err);
@@ -123,8 +128,8 @@ kvt_code json_int(const json_t *object, const char *key, int64_t *out, kvt_err *
 
 kvt_code json_number(const json_t *object, const char *key, double *out, kvt_err *err)
 {
-    const json_t *value;
-    if (get(object, key, &value, err))
+    const json_t *value = get(object, key, err);
+    if (!value)
         return err->code;
     if (!json_is_number(value))
         return fail_type(key, "a number", value, err);

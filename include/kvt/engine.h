@@ -25,21 +25,22 @@ typedef struct kvt_engine kvt_engine;
 
 typedef struct kvt_engine_spec {
     const kvt_use *use;
-    const kvt_sequence *seq;
-    const int64_t *budget; /* [n_budget] slots per lane, rising */
+    const kvt_sequence *seq;  /* copied; what it points to stays until free. N + M tokens at most */
+    const int64_t *budget;    /* [n_budget] slots per lane, rising; at most KVT_BUDGETS_MAX */
     int n_budget;
-    bool decode;           /* it acts in decode, too */
-    int64_t every;         /* decides every K response tokens; at least 1 */
+    bool decode;              /* it acts in decode, too: stays inside its budget */
+    int64_t every;            /* decides every K response tokens; at least 1 */
     uint64_t seed;
     const char *trace_digest; /* keys the random streams */
 } kvt_engine_spec;
 
-/* One layer's prompt, or one token of it. Views that the policy does not need may be empty. */
+/* One layer's prompt, or one token of it. T' tokens have arrived. Views that the policy does not
+ * declare may be empty. Borrowed until the next kvt_engine_decide() or _drop() of the layer. */
 typedef struct kvt_feed {
-    kvt_view rows;       /* f32 [H Q T'] full-cache softmax rows of the last prompt queries (prompt),
-                          * or [H 1 T'] of this token; T' tokens have arrived */
-    kvt_view logits;     /* f32 [H Q T'] */
-    kvt_view future;     /* f32 [H Q N or T'] rows of later queries, for oracles */
+    kvt_view rows;    /* f32 [H Q T'] full-cache softmax rows of the last prompt queries, or
+                       * [H 1 T'] of this token */
+    kvt_view logits;  /* f32 [H Q T'] the same before the softmax */
+    kvt_view future;  /* f32 [H Q T'] rows of later queries, for oracles */
     kvt_view keys, values;        /* f32 [G T' D] */
     kvt_view queries;             /* f32 [H Q D] */
     kvt_view col_sum, col_max;    /* f32 [H N] */
@@ -54,18 +55,56 @@ typedef struct kvt_feed {
 
 KVT_API KVT_CHECKED kvt_code kvt_engine_new(kvt_engine **out, const kvt_engine_spec *spec,
                                             kvt_err *err);
-KVT_API void kvt_engine_free(kvt_engine *e);
+KVT_API void kvt_engine_free(kvt_engine *e); /* NULL is fine */
 KVT_API KVT_CHECKED kvt_code kvt_engine_prompt(kvt_engine *e, int layer, const kvt_feed *feed,
                                                kvt_err *err);
+/* Appends a token and lets its row attend: until the next decision kvt_engine_held() is what that
+ * row saw. With drop_first the row attends in the decision: what it saw is held after it. */
 KVT_API KVT_CHECKED kvt_code kvt_engine_token(kvt_engine *e, int layer, const kvt_feed *feed,
                                               kvt_err *err);
-/* Decides for every layer that was fed since (`layer` -1), or for one. */
+/* Decides for every layer that was fed since (`layer` -1), or for one (scope no larger than a
+ * layer). A budget that is refused is no failure: see kvt_engine_refused(). */
 KVT_API KVT_CHECKED kvt_code kvt_engine_decide(kvt_engine *e, int layer, kvt_err *err);
-/* Positions held by a lane, ascending; borrowed until the next call. */
+/* Frees what a layer holds; it may not be asked for anything afterwards but its refusals. */
+KVT_API void kvt_engine_drop(kvt_engine *e, int layer);
+
+/* Positions held by a lane, ascending; borrowed until the next call for that layer. */
 KVT_API void kvt_engine_held(const kvt_engine *e, int budget, int layer, int lane,
                              const int64_t **pos, int64_t *n);
-/* The ranking of a lane at step 0: score [N], pinned [N]; NULL where there is none. */
-KVT_API void kvt_engine_ranking(const kvt_engine *e, int layer, int lane, const float **score,
-                                const bool **pinned);
+/* The scores of a lane at step 0 and what is pinned, [N]; NULL where there was nothing to score.
+ * Under one ranking the same for all budgets. */
+KVT_API void kvt_engine_ranking(const kvt_engine *e, int budget, int layer, int lane,
+                                const float **score, const bool **pinned);
+/* u8 [T] by position: always kept by the rule at the lane's last decision. NULL where it acts on the
+ * prompt only, or skips. */
+KVT_API const uint8_t *kvt_engine_pinned(const kvt_engine *e, int budget, int layer, int lane);
+/* One ranking: the order in which tokens go, 0 is the last: pinned ones first, then by falling
+ * score, the lower position first among equals. rank i32 [N]. */
+KVT_API KVT_CHECKED kvt_code kvt_engine_rank(const kvt_engine *e, int layer, int lane, int32_t *rank,
+                                             kvt_err *err);
+/* Step at which each token left, [T], -1 never; NULL where the policy acts on the prompt only. */
+KVT_API const int32_t *kvt_engine_evict_step(const kvt_engine *e, int budget, int layer, int lane);
+/* Where it acts on the prompt only: bit b of [N] is set where budget b keeps that token. */
+KVT_API const uint64_t *kvt_engine_kept(const kvt_engine *e, int layer, int lane);
+
+/* What a lane did at one budget. */
+typedef struct kvt_engine_count {
+    int64_t budget;        /* slots that the allocator gave it */
+    int64_t kept, pinned;  /* after the decision at the prompt's end */
+    int64_t most;          /* slots that its fullest row saw; 0: no row yet */
+    int64_t acted;         /* decisions that dropped something */
+    int64_t evicted_prefill, evicted_decode;
+} kvt_engine_count;
+KVT_API kvt_engine_count kvt_engine_counts(const kvt_engine *e, int budget, int layer, int lane);
+
+enum { KVT_REFUSAL_MAX = 224 };
+/* Why a layer's budget was refused, NULL: it was not. `failed`: the policy did something wrong,
+ * else its rule is impossible at that budget. */
+KVT_API const char *kvt_engine_refused(const kvt_engine *e, int budget, int layer, bool *failed);
+/* The prompt was no longer than the observation window, so that the latest tokens were kept. */
+KVT_API bool kvt_engine_kept_latest(const kvt_engine *e, int budget, int layer);
+KVT_API bool kvt_engine_drew(const kvt_engine *e, int layer); /* it drew random numbers */
+/* Prompt queries that step() gets. */
+KVT_API int64_t kvt_use_window(const kvt_use *u, int64_t n_prompt);
 
 #endif

@@ -1,0 +1,506 @@
+/* engine.c - the pushed engine: prompts and tokens come in, decisions come out. */
+#include "replay/engine_priv.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+/* Arenas take blocks as they need them; this only bounds a runaway. */
+static const size_t arena_limit = (size_t)1 << 40;
+
+int64_t kvt_use_window(const kvt_use *u, int64_t n_prompt)
+{
+    int64_t n = u->policy->window ? u->policy->window(u->params, n_prompt) : 0;
+    return n > n_prompt ? n_prompt : n < 0 ? 0 : n;
+}
+
+/* ---- new and free --------------------------------------------------------------------------
+ */
+
+static kvt_code check_spec(const kvt_engine_spec *s, kvt_err *err)
+{
+    const kvt_use *u = s->use;
+    if (u->traits.effect == KVT_JOIN || u->traits.effect == KVT_CHANNELS)
+        return kvt_fail(
+            err, KVT_USAGE,
+            "policy %s: joining slots and dropping channels are not replayed in this "
+            "version",
+            u->policy->name);
+    if (s->n_budget < 1 || s->n_budget > KVT_BUDGETS_MAX || s->every < 1 ||
+        s->seq->n_prompt < 1)
+        return kvt_fail(
+            err, KVT_USAGE,
+            "engine: expected 1 to %d budgets, a period of 1 or more and a prompt, got "
+            "%d, %lld, %lld tokens",
+            KVT_BUDGETS_MAX, s->n_budget, (long long)s->every, (long long)s->seq->n_prompt);
+    return KVT_OK;
+}
+
+static void find_shape(kvt_engine *e)
+{
+    const kvt_policy *p = e->policy;
+    int64_t head = e->geometry.n_head, kv = e->geometry.n_kv_head;
+    kvt_traits own = p->traits;
+    if (p->vary)
+        p->vary(e->use->params, &own);
+    e->score_scope = own.scope;
+    e->n_kv = (int)kv;
+    e->n_lane = (int)(e->traits.by_query_head ? head : kv);
+    e->n_head = (int)(head / e->n_lane);
+    e->slot_width = p->slot_width;
+    e->state_size = p->state_size;
+    for (int b = -1; p->size && b < e->n_budget; b++) {
+        int width = 0;
+        size_t size = 0;
+        p->size(e->use->params, &e->seq, b < 0 ? 0 : e->budget[b], &width, &size);
+        e->slot_width = width > e->slot_width ? width : e->slot_width;
+        e->state_size = size > e->state_size ? size : e->state_size;
+    }
+}
+
+kvt_code kvt_engine_new(kvt_engine **out, const kvt_engine_spec *spec, kvt_err *err)
+{
+    *out = NULL;
+    if (check_spec(spec, err))
+        return err->code;
+    kvt_engine *e = kvt_alloc(1, sizeof *e);
+    if (!e)
+        return kvt_fail_memory(err, sizeof *e);
+    e->use = spec->use;
+    e->policy = spec->use->policy;
+    e->traits = spec->use->traits;
+    e->seq = *spec->seq;
+    e->geometry = *spec->seq->geometry;
+    e->n_budget = spec->n_budget;
+    e->decode = spec->decode;
+    e->ranking = e->traits.one_ranking && !spec->decode && e->traits.effect == KVT_EVICT;
+    e->n_score = e->ranking ? 1 : e->n_budget;
+    e->every = spec->every;
+    e->n_prompt = e->seq.n_prompt;
+    e->n_token = e->seq.n_prompt + e->seq.n_response;
+    e->n_layer = e->seq.n_layer;
+    e->seed = spec->seed;
+    snprintf(e->trace_digest, sizeof e->trace_digest, "%s",
+             spec->trace_digest ? spec->trace_digest : "");
+    if (!(e->traits.needs & KVT_NEED_TOKENS))
+        e->seq.id = NULL, e->seq.flag = NULL;
+    if (!(e->traits.needs & KVT_NEED_OTHERS))
+        e->seq.position_mass = NULL;
+    e->budget = kvt_alloc(e->n_budget, sizeof *e->budget);
+    e->identity = kvt_alloc(e->n_token, sizeof *e->identity);
+    e->layer = kvt_alloc(e->n_layer, sizeof *e->layer);
+    if (!e->budget || !e->identity || !e->layer) {
+        kvt_engine_free(e);
+        return kvt_fail_memory(err, e->n_token * (int64_t)sizeof *e->identity);
+    }
+    memcpy(e->budget, spec->budget, (size_t)e->n_budget * sizeof *e->budget);
+    for (int64_t t = 0; t < e->n_token; t++)
+        e->identity[t] = t;
+    find_shape(e);
+    *out = e;
+    return KVT_OK;
+}
+
+void kvt_engine_drop(kvt_engine *e, int layer)
+{
+    engine_layer *l = &e->layer[layer];
+    kvt_arena_free(l->memory);
+    kvt_arena_free(l->work);
+    kvt_arena_free(l->hook);
+    /* Refusals and counts outlive the rest. */
+    *l = (engine_layer){.refusal = l->refusal,
+                        .failed = l->failed,
+                        .recent = l->recent,
+                        .n = l->n,
+                        .drew = l->drew,
+                        .n_arrived = l->n_arrived};
+}
+
+void kvt_engine_free(kvt_engine *e)
+{
+    if (!e)
+        return;
+    for (int i = 0; e->layer && i < e->n_layer; i++) {
+        kvt_engine_drop(e, i);
+        kvt_free(e->layer[i].refusal);
+        kvt_free(e->layer[i].failed);
+        kvt_free(e->layer[i].recent);
+        kvt_free(e->layer[i].n);
+    }
+    kvt_free(e->layer);
+    kvt_free(e->identity);
+    kvt_free(e->budget);
+    kvt_free(e);
+}
+
+/* ---- a layer's memory ----------------------------------------------------------------------
+ */
+
+static bool is_per_budget(const kvt_engine *e)
+{
+    return e->decode || e->traits.effect == KVT_SKIP;
+}
+
+static bool make_lane(const kvt_engine *e, engine_layer *l, engine_lane *lane)
+{
+    lane->pos = kvt_arena_array(l->memory, e->n_token, sizeof *lane->pos);
+    lane->mark = kvt_arena_array(l->memory, e->n_token * e->slot_width + 1, sizeof *lane->mark);
+    lane->state = kvt_arena_get(l->memory, e->state_size + 1);
+    lane->evict_step = kvt_arena_array(l->memory, e->n_token, sizeof *lane->evict_step);
+    if (e->traits.needs & KVT_NEED_ATTN)
+        lane->row = kvt_arena_array(l->memory, e->n_head * e->n_token, sizeof *lane->row);
+    lane->pinned = kvt_arena_array(l->memory, e->n_token, sizeof *lane->pinned);
+    if (!lane->pos || !lane->mark || !lane->state || !lane->evict_step || !lane->pinned ||
+        (!lane->row && (e->traits.needs & KVT_NEED_ATTN)))
+        return false;
+    memset(lane->evict_step, 0xff, (size_t)e->n_token * sizeof *lane->evict_step);
+    return true;
+}
+
+static bool make_arrays(kvt_engine *e, engine_layer *l)
+{
+    int64_t a = e->n_lane, n = e->n_prompt;
+    l->memory = kvt_arena_new(arena_limit);
+    l->work = kvt_arena_new(arena_limit);
+    l->hook = kvt_arena_new(arena_limit);
+    l->refusal = kvt_alloc(e->n_budget, sizeof *l->refusal);
+    l->failed = kvt_alloc(e->n_budget, sizeof *l->failed);
+    l->recent = kvt_alloc(e->n_budget, sizeof *l->recent);
+    l->n = kvt_alloc(e->n_budget * a, sizeof *l->n);
+    if (!l->memory || !l->work || !l->hook || !l->refusal || !l->failed || !l->recent || !l->n)
+        return false;
+    l->mark = kvt_arena_array(l->memory, a * n * e->slot_width + 1, sizeof *l->mark);
+    l->state = kvt_arena_array(l->memory, a, e->state_size + 1);
+    l->rng = kvt_arena_array(l->memory, a * KVT_RNG_WORDS, sizeof *l->rng);
+    l->score = kvt_arena_array(l->memory, e->n_score * a * n, sizeof *l->score);
+    l->pinned = kvt_arena_array(l->memory, e->n_score * a * n, sizeof *l->pinned);
+    l->ranked = kvt_arena_array(l->memory, e->n_score, sizeof *l->ranked);
+    l->held = kvt_arena_array(l->memory, e->n_token, sizeof *l->held);
+    if (!l->mark || !l->state || !l->rng || !l->score || !l->pinned || !l->ranked || !l->held)
+        return false;
+    if (!is_per_budget(e))
+        return (l->kept = kvt_arena_array(l->memory, a * n, sizeof *l->kept)) != NULL;
+    l->lane = kvt_arena_array(l->memory, e->n_budget * a, sizeof *l->lane);
+    for (int64_t i = 0; l->lane && i < e->n_budget * a; i++)
+        if (!make_lane(e, l, &l->lane[i]))
+            return false;
+    return l->lane != NULL;
+}
+
+static void start_stream(const kvt_engine *e, uint64_t *rng, int layer, int lane)
+{
+    char key[256];
+    int n = snprintf(key, sizeof key, "%llu|%s|%s|%d|%d", (unsigned long long)e->seed,
+                     e->trace_digest, e->policy->name,
+                     e->seq.layer_id ? (int)e->seq.layer_id[layer] : layer, lane);
+    rng_init(rng, key, (size_t)n);
+}
+
+/* ---- prompt --------------------------------------------------------------------------------
+ */
+
+static void *state_at(const kvt_engine *e, void *states, int lane)
+{
+    return (char *)states + (size_t)lane * (e->state_size + 1);
+}
+
+/* Keeps only the last `n` queries of a view [H Q ...]. */
+static void last_queries(kvt_view *v, int64_t n)
+{
+    if (!v->data || v->rank < 2 || v->dim[1] <= n)
+        return;
+    v->data = (const char *)v->data +
+              (v->dim[1] - n) * v->stride[1] * (int64_t)kvt_dtype_size(v->dtype);
+    v->dim[1] = n;
+}
+
+static kvt_code check_feed(const kvt_engine *e, const kvt_feed *f, int64_t n_token,
+                           kvt_err *err)
+{
+    unsigned needs = e->traits.needs;
+    if ((needs & KVT_NEED_ATTN) && f->rows.data &&
+        kvt_view_expect(&f->rows, "rows", KVT_F32,
+                        KVT_SHAPE("HQT", e->geometry.n_head, -1, n_token), err))
+        return err->code;
+    if ((needs & KVT_NEED_KEYS) && f->keys.data &&
+        kvt_view_expect(&f->keys, "keys", KVT_F32,
+                        KVT_SHAPE("GTD", e->geometry.n_kv_head, n_token, -1), err))
+        return err->code;
+    return KVT_OK;
+}
+
+/* Runs step() for a lane of the prompt: what it learns is shared by all budgets. */
+static kvt_code learn(kvt_engine *e, int layer, int lane, kvt_err *err)
+{
+    engine_layer *l = &e->layer[layer];
+    kvt_lane view;
+    size_t mark = kvt_arena_mark(l->work);
+    if (engine_fill(e, &view, layer, lane, e->identity, e->n_prompt, err))
+        return err->code;
+    view.mark = l->mark + (int64_t)lane * e->n_prompt * e->slot_width;
+    view.state = state_at(e, l->state, lane);
+    view.rng = l->rng + lane * KVT_RNG_WORDS;
+    e->policy->step(e->use->params, &view);
+    kvt_arena_rewind(l->hook, 0);
+    kvt_arena_rewind(l->work, mark);
+    return KVT_OK;
+}
+
+kvt_code kvt_engine_prompt(kvt_engine *e, int layer, const kvt_feed *feed, kvt_err *err)
+{
+    engine_layer *l = &e->layer[layer];
+    assert(layer >= 0 && layer < e->n_layer && !l->fed);
+    if (!make_arrays(e, l))
+        return kvt_fail_memory(err, e->n_lane * e->n_prompt * (int64_t)sizeof(float));
+    l->feed = *feed;
+    l->n_arrived = e->n_prompt;
+    l->fed = l->pending = true;
+    if (check_feed(e, feed, e->n_prompt, err))
+        return kvt_within(err, "layer %d", layer);
+    int64_t n_window = kvt_use_window(e->use, e->n_prompt);
+    bool reads_rows = e->traits.needs & (KVT_NEED_ATTN | KVT_NEED_LOGITS | KVT_NEED_QUERIES);
+    if (n_window > 0 && reads_rows && (e->traits.needs & KVT_NEED_ATTN) &&
+        (!feed->rows.data || feed->rows.dim[1] < n_window))
+        return kvt_fail(err, KVT_FORMAT, "policy %s: needs the last %lld prompt rows, got %lld",
+                        e->policy->name, (long long)n_window,
+                        (long long)(feed->rows.data ? feed->rows.dim[1] : 0));
+    last_queries(&l->feed.rows, n_window);
+    last_queries(&l->feed.logits, n_window);
+    last_queries(&l->feed.queries, n_window);
+    for (int a = 0; a < e->n_lane; a++) {
+        start_stream(e, l->rng + a * KVT_RNG_WORDS, layer, a);
+        if (e->policy->step && learn(e, layer, a, err))
+            return err->code;
+    }
+    return KVT_OK;
+}
+
+/* ---- tokens --------------------------------------------------------------------------------
+ */
+
+static bool due(const kvt_engine *e, const engine_layer *l)
+{
+    return (l->n_arrived - e->n_prompt) % e->every == 0;
+}
+
+static void append(const kvt_engine *e, engine_lane *lane, int64_t position)
+{
+    lane->pos[lane->n_slot] = position;
+    memset(lane->mark + lane->n_slot * e->slot_width, 0, (size_t)e->slot_width * sizeof(float));
+    lane->n_slot++;
+}
+
+/* The newest row attends over what a lane holds, and the policy learns from it. */
+static kvt_code attend(kvt_engine *e, int budget, int layer, int a, kvt_err *err)
+{
+    engine_layer *l = &e->layer[layer];
+    engine_lane *lane = engine_lane_at(e, budget, layer, a);
+    kvt_engine_count *n = engine_count_at(e, budget, layer, a);
+    if (lane->n_slot > n->most)
+        n->most = lane->n_slot;
+    if (!e->policy->step)
+        return KVT_OK;
+    size_t mark = kvt_arena_mark(l->work);
+    kvt_lane view;
+    kvt_view rows = l->feed.rows;
+    l->feed.rows.data = NULL; /* gathered by engine_row(), which renormalises */
+    kvt_code code = engine_fill(e, &view, layer, a, lane->pos, lane->n_slot, err);
+    l->feed.rows = rows;
+    if (!code && lane->row && rows.data) {
+        engine_row(e, lane->row, layer, a, lane->pos, lane->n_slot);
+        view.attn =
+            kvt_view_of(lane->row, KVT_F32, KVT_SHAPE("HQS", e->n_head, 1, lane->n_slot));
+    }
+    if (!code) {
+        view.mark = lane->mark;
+        view.state = lane->state;
+        view.rng = lane->rng;
+        e->policy->step(e->use->params, &view);
+    }
+    kvt_arena_rewind(l->hook, 0);
+    kvt_arena_rewind(l->work, mark);
+    return code;
+}
+
+static bool refused(const engine_layer *l, int budget)
+{
+    return l->refusal[budget][0];
+}
+
+kvt_code kvt_engine_token(kvt_engine *e, int layer, const kvt_feed *feed, kvt_err *err)
+{
+    engine_layer *l = &e->layer[layer];
+    assert(l->fed && !l->pending && l->n_arrived < e->n_token);
+    l->feed = *feed;
+    l->n_arrived++;
+    l->step = l->n_arrived - e->n_prompt;
+    l->pending = e->decode;
+    if (check_feed(e, feed, l->n_arrived, err))
+        return kvt_within(err, "layer %d", layer);
+    if (!is_per_budget(e))
+        return KVT_OK;
+    bool skip = e->traits.effect == KVT_SKIP;
+    /* The decision in front of row m is the one that follows row m - 1. */
+    l->step -= e->traits.drop_first;
+    for (int b = 0; b < e->n_budget; b++) {
+        if (refused(l, b))
+            continue;
+        for (int a = 0; a < e->n_lane; a++) {
+            if (!skip)
+                append(e, engine_lane_at(e, b, layer, a), l->n_arrived - 1);
+            if (skip ? engine_skip(e, b, layer, a, err)
+                     : !e->traits.drop_first && attend(e, b, layer, a, err))
+                return err->code;
+        }
+    }
+    return KVT_OK;
+}
+
+/* ---- decisions -----------------------------------------------------------------------------
+ */
+
+/* The lanes of a layer at the end of the prompt, each with a copy of what was learned. */
+static void start_lanes(const kvt_engine *e, engine_layer *l)
+{
+    for (int b = 0; b < e->n_budget; b++) {
+        for (int a = 0; a < e->n_lane; a++) {
+            engine_lane *lane = l->lane + (int64_t)b * e->n_lane + a;
+            lane->n_slot = e->n_prompt;
+            memcpy(lane->pos, e->identity, (size_t)e->n_prompt * sizeof *lane->pos);
+            memcpy(lane->mark, l->mark + a * e->n_prompt * e->slot_width,
+                   (size_t)(e->n_prompt * e->slot_width) * sizeof *lane->mark);
+            memcpy(lane->state, state_at(e, l->state, a), e->state_size);
+            memcpy(lane->rng, l->rng + a * KVT_RNG_WORDS, sizeof lane->rng);
+        }
+    }
+}
+
+static kvt_code decide(kvt_engine *e, const int *layer, int n_layer, kvt_err *err)
+{
+    engine_layer *first = &e->layer[layer[0]];
+    bool prompt = first->n_arrived == e->n_prompt;
+    if (prompt && is_per_budget(e))
+        for (int i = 0; i < n_layer; i++)
+            start_lanes(e, &e->layer[layer[i]]);
+    for (int b = 0; prompt && b < e->n_budget; b++)
+        engine_check_fit(e, b, layer, n_layer);
+    if (e->ranking)
+        return engine_rank(e, layer, n_layer, err);
+    if (e->traits.effect == KVT_SKIP) {
+        if (prompt) /* nothing leaves */
+            for (int i = 0; i < n_layer * e->n_budget * e->n_lane; i++)
+                e->layer[layer[i % n_layer]].n[i / n_layer].kept = e->n_prompt;
+        return KVT_OK;
+    }
+    for (int b = 0; b < e->n_budget; b++) {
+        bool any = false;
+        for (int i = 0; i < n_layer; i++)
+            any |= refused(&e->layer[layer[i]], b);
+        if (!any && (prompt || due(e, first)) && engine_choose(e, b, layer, n_layer, err))
+            return err->code;
+        for (int i = 0; !any && !prompt && e->traits.drop_first && i < n_layer; i++)
+            for (int a = 0; a < e->n_lane; a++)
+                if (attend(e, b, layer[i], a, err))
+                    return err->code;
+    }
+    return KVT_OK;
+}
+
+kvt_code kvt_engine_decide(kvt_engine *e, int layer, kvt_err *err)
+{
+    int list[KVT_LAYERS_MAX], n = 0;
+    if (layer >= 0)
+        list[n++] = layer;
+    for (int i = 0; layer < 0 && i < e->n_layer; i++)
+        if (e->layer[i].pending)
+            list[n++] = i;
+    kvt_code code = KVT_OK;
+    if (e->traits.scope == KVT_BY_MODEL && n > 0)
+        code = decide(e, list, n, err);
+    for (int i = 0; !code && e->traits.scope != KVT_BY_MODEL && i < n; i++)
+        code = decide(e, &list[i], 1, err);
+    for (int i = 0; i < n; i++) {
+        e->layer[list[i]].pending = false;
+        e->layer[list[i]].feed = (kvt_feed){0};
+    }
+    return code;
+}
+
+/* ---- looking -------------------------------------------------------------------------------
+ */
+
+void kvt_engine_held(const kvt_engine *e, int budget, int layer, int lane, const int64_t **pos,
+                     int64_t *n)
+{
+    const engine_layer *l = &e->layer[layer];
+    if (l->lane) {
+        const engine_lane *at = engine_lane_at(e, budget, layer, lane);
+        *pos = at->pos;
+        *n = at->n_slot;
+        return;
+    }
+    const uint64_t *kept = l->kept + (int64_t)lane * e->n_prompt;
+    int64_t count = 0;
+    for (int64_t s = 0; s < e->n_prompt; s++)
+        if (kept[s] >> budget & 1)
+            l->held[count++] = s;
+    for (int64_t t = e->n_prompt; t < l->n_arrived; t++)
+        l->held[count++] = t;
+    *pos = l->held;
+    *n = count;
+}
+
+void kvt_engine_ranking(const kvt_engine *e, int budget, int layer, int lane,
+                        const float **score, const bool **pinned)
+{
+    const engine_layer *l = &e->layer[layer];
+    bool there = l->ranked && l->ranked[e->ranking ? 0 : budget];
+    *score = there ? l->score + engine_score_at(e, budget, lane) : NULL;
+    *pinned = there ? l->pinned + engine_score_at(e, budget, lane) : NULL;
+}
+
+const uint8_t *kvt_engine_pinned(const kvt_engine *e, int budget, int layer, int lane)
+{
+    bool skip = e->traits.effect == KVT_SKIP;
+    return e->layer[layer].lane && !skip ? engine_lane_at(e, budget, layer, lane)->pinned
+                                         : NULL;
+}
+
+const int32_t *kvt_engine_evict_step(const kvt_engine *e, int budget, int layer, int lane)
+{
+    return e->layer[layer].lane ? engine_lane_at(e, budget, layer, lane)->evict_step : NULL;
+}
+
+const uint64_t *kvt_engine_kept(const kvt_engine *e, int layer, int lane)
+{
+    return e->layer[layer].kept ? e->layer[layer].kept + lane * e->n_prompt : NULL;
+}
+
+kvt_engine_count kvt_engine_counts(const kvt_engine *e, int budget, int layer, int lane)
+{
+    kvt_engine_count n = *engine_count_at(e, budget, layer, lane);
+    if (n.budget == 0) /* it never had too many */
+        n.budget = e->budget[budget];
+    return n;
+}
+
+const char *kvt_engine_refused(const kvt_engine *e, int budget, int layer, bool *failed)
+{
+    const engine_layer *l = &e->layer[layer];
+    if (!l->refusal || !refused(l, budget))
+        return NULL;
+    *failed = l->failed[budget];
+    return l->refusal[budget];
+}
+
+bool kvt_engine_kept_latest(const kvt_engine *e, int budget, int layer)
+{
+    return e->layer[layer].recent && e->layer[layer].recent[budget];
+}
+
+bool kvt_engine_drew(const kvt_engine *e, int layer)
+{
+    return e->layer[layer].drew;
+}

@@ -1,0 +1,119 @@
+/* engine_priv.h - what the files of the engine share.
+ *
+ *   engine.c  the pushed calls: prompt, token, decide
+ *   fill.c    a kvt_lane from what was fed: whole, or gathered over the slots that are left
+ *   choose.c  one decision: score, share out, select, refuse
+ *
+ * A layer is used by one thread at a time and owns its memory, so that threads can take layers.
+ */
+#ifndef REPLAY_ENGINE_PRIV_H
+#define REPLAY_ENGINE_PRIV_H
+
+#include "kvt/engine.h"
+
+/* A lane at one budget, where the policy acts in decode (or skips). */
+typedef struct engine_lane {
+    int64_t n_slot;
+    int64_t *pos; /* [S] rising; under SKIP what the last row saw */
+    float *mark;  /* [S slot_width] */
+    void *state;  /* [state_size] */
+    float *row;   /* f32 [H S] the last row over these slots, NULL unless attn is needed */
+    int32_t *evict_step; /* [T] -1: still there */
+    uint8_t *pinned;     /* [T] by position, at the last decision */
+    uint64_t rng[KVT_RNG_WORDS];
+    bool begun;
+} engine_lane;
+
+typedef struct engine_layer {
+    kvt_arena *memory, *work, *hook; /* until dropped; a decision's; a hook's */
+    kvt_feed feed;                   /* borrowed until the next decision */
+    int64_t n_arrived, step;
+    bool fed, pending;   /* the prompt came; something came since the last decision */
+    float *mark;         /* [A N slot_width] learned from the prompt, shared by all budgets */
+    void *state;         /* [A state_size] */
+    uint64_t *rng;       /* [A KVT_RNG_WORDS] */
+    float *score;        /* [n_score A N] of the decision at the prompt's end */
+    bool *pinned;        /* [n_score A N] */
+    bool *ranked;        /* [n_score] */
+    uint64_t *kept;      /* [A N] bit b: kept at budget b, where it acts on the prompt only */
+    engine_lane *lane;   /* [n_budget A] where it acts in decode or skips, else NULL */
+    kvt_engine_count *n; /* [n_budget A] */
+    char (*refusal)[KVT_REFUSAL_MAX]; /* [n_budget] "": none */
+    bool *failed, *recent;            /* [n_budget] failed; the latest kept (C005) */
+    int64_t *held;                    /* [T] what kvt_engine_held() lends */
+    bool drew;                        /* a random number was drawn */
+} engine_layer;
+
+struct kvt_engine {
+    const kvt_use *use;
+    const kvt_policy *policy;
+    kvt_traits traits;     /* of the use */
+    kvt_scope score_scope; /* of the policy alone: what select() sees together */
+    kvt_sequence seq;
+    kvt_geometry geometry;
+    int64_t *budget; /* [n_budget] */
+    int n_budget;
+    bool decode, ranking; /* acts in decode; one ranking serves all budgets */
+    int64_t every, n_prompt, n_token;
+    int n_layer, n_lane, n_head, n_kv; /* L; A; query heads of a lane; kv heads */
+    int slot_width;
+    int n_score; /* rankings at the prompt's end: 1, or one for each budget */
+    size_t state_size;
+    uint64_t seed;
+    char trace_digest[64];
+    int64_t *identity; /* [T] 0, 1, 2, ... */
+    engine_layer *layer;
+};
+
+/* One lane in a decision: who it is, its view, what was found. */
+typedef struct engine_turn {
+    int layer, lane;
+    kvt_lane view;
+    float *score;
+    bool *pinned, *keep;
+    int64_t n_pinned;
+} engine_turn;
+
+static inline engine_lane *engine_lane_at(const kvt_engine *e, int budget, int layer, int lane)
+{
+    return e->layer[layer].lane + (int64_t)budget * e->n_lane + lane;
+}
+
+static inline kvt_engine_count *engine_count_at(const kvt_engine *e, int budget, int layer,
+                                                int lane)
+{
+    return e->layer[layer].n + (int64_t)budget * e->n_lane + lane;
+}
+
+/* Where the scores of a lane at the prompt's end lie; budget -1: the one ranking. */
+static inline int64_t engine_score_at(const kvt_engine *e, int budget, int lane)
+{
+    return ((int64_t)(e->ranking || budget < 0 ? 0 : budget) * e->n_lane + lane) * e->n_prompt;
+}
+
+/* ---- fill.c --------------------------------------------------------------------------------
+ */
+
+/* Fills `out` for the lane over the slots `pos` [n_slot]; all of them where n_slot is what has
+ * arrived. Gathered copies are taken from the layer's work arena. */
+KVT_CHECKED kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int layer, int lane,
+                                 const int64_t *pos, int64_t n_slot, kvt_err *err);
+/* The newest row over the slots of a lane, renormalised where something is missing, into
+ * out f32 [H n_slot]. */
+void engine_row(const kvt_engine *e, float *out, int layer, int lane, const int64_t *pos,
+                int64_t n_slot);
+
+/* ---- choose.c ------------------------------------------------------------------------------
+ */
+
+/* Refuses a budget that the policy's rule cannot work with, before anything is scored. */
+void engine_check_fit(kvt_engine *e, int budget, const int *layer, int n_layer);
+/* Scores the lanes of some layers once and cuts at every budget. */
+KVT_CHECKED kvt_code engine_rank(kvt_engine *e, const int *layer, int n_layer, kvt_err *err);
+/* Decides at one budget for some layers that are seen together. */
+KVT_CHECKED kvt_code engine_choose(kvt_engine *e, int budget, const int *layer, int n_layer,
+                                   kvt_err *err);
+/* Under SKIP: which slots the newest row of a lane sees. */
+KVT_CHECKED kvt_code engine_skip(kvt_engine *e, int budget, int layer, int lane, kvt_err *err);
+
+#endif

@@ -1,0 +1,182 @@
+/* fill.c - what a policy gets to see: the views of a kvt_lane.
+ *
+ * While nothing was evicted a view points into what was fed. Afterwards it is a copy gathered
+ * over the slots that are left. What a policy did not declare stays NULL, so that an undeclared
+ * use fails instead of passing unseen. */
+#include "replay/engine_priv.h"
+
+#include <string.h>
+
+/* Which part of a fed array belongs to a lane, and which slots of it. */
+typedef struct part {
+    const int64_t *pos;
+    int64_t n_slot;
+    bool whole;       /* slots 0..n_slot-1 hold positions 0..n_slot-1 */
+    int first, count; /* of the outermost axis */
+    bool drop;        /* the outermost axis goes */
+    kvt_arena *work;
+} part;
+
+static const char *bytes_at(const kvt_view *v, int64_t element)
+{
+    return (const char *)v->data + element * (int64_t)kvt_dtype_size(v->dtype);
+}
+
+/* Copies [outer, token, inner] to [outer, slot, inner]. */
+static void gather(char *out, const kvt_view *v, int axis, const part *p)
+{
+    size_t size = kvt_dtype_size(v->dtype);
+    int64_t outer = 1, inner = 1;
+    for (int i = 0; i < axis; i++)
+        outer *= v->dim[i];
+    for (int i = axis + 1; i < v->rank; i++)
+        inner *= v->dim[i];
+    /* Only the last axis may lie behind the token's: [S D], [S E]. */
+    int64_t inner_stride = axis + 1 < v->rank ? v->stride[axis + 1] : 1;
+    for (int64_t o = 0; o < outer; o++) {
+        int64_t at = 0, rest = o;
+        for (int i = axis - 1; i >= 0; i--) {
+            at += rest % v->dim[i] * v->stride[i];
+            rest /= v->dim[i];
+        }
+        for (int64_t s = 0; s < p->n_slot; s++) {
+            int64_t from = at + p->pos[s] * v->stride[axis];
+            for (int64_t i = 0; i < inner; i++, out += size)
+                memcpy(out, bytes_at(v, from + i * inner_stride), size);
+        }
+    }
+}
+
+/* The lane's part of a fed array; `token` is the letter of the axis that becomes S. */
+static kvt_code cut(kvt_view *out, const kvt_view *in, char token, const part *p, kvt_err *err)
+{
+    *out = (kvt_view){0};
+    if (!in->data)
+        return KVT_OK;
+    kvt_view v = *in;
+    if (p->count >= 0) {
+        v.data = bytes_at(in, p->first * in->stride[0]);
+        v.dim[0] = p->count;
+        if (p->drop)
+            v = kvt_view_at(&v, 0);
+    }
+    const char *found = strchr(v.axes, token);
+    if (!found) { /* an axis of its own name only: statistics of the queries */
+        *out = v;
+        return KVT_OK;
+    }
+    int axis = (int)(found - v.axes);
+    v.axes[axis] = 'S';
+    if (p->whole) {
+        v.dim[axis] = p->n_slot;
+        *out = v;
+        return KVT_OK;
+    }
+    kvt_view copy = v;
+    copy.dim[axis] = p->n_slot;
+    int64_t n = kvt_view_count(&copy);
+    char *data = kvt_arena_array(p->work, n ? n : 1, kvt_dtype_size(v.dtype));
+    if (!data)
+        return kvt_fail_memory(err, n);
+    gather(data, &v, axis, p);
+    *out = kvt_view_of(data, v.dtype, v.axes, (size_t)v.rank, copy.dim);
+    return KVT_OK;
+}
+
+/* Identity, clock and the slots themselves. */
+static void fill_place(const kvt_engine *e, kvt_lane *out, int layer, int lane,
+                       const int64_t *pos, int64_t n_slot)
+{
+    const engine_layer *l = &e->layer[layer];
+    *out = (kvt_lane){.layer = layer,
+                      .group = lane,
+                      .n_layer = (int)e->geometry.n_layer,
+                      .model_layer = e->seq.layer_id ? e->seq.layer_id[layer] : layer,
+                      .now = l->n_arrived - 1,
+                      .n_slot = n_slot,
+                      .step = l->step,
+                      .pos = pos,
+                      .seq = &e->seq,
+                      .scratch = l->hook};
+}
+
+kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int layer, int lane,
+                     const int64_t *pos, int64_t n_slot, kvt_err *err)
+{
+    const engine_layer *l = &e->layer[layer];
+    const kvt_feed *f = &l->feed;
+    unsigned needs = e->traits.needs;
+    bool whole = n_slot == 0 || pos[n_slot - 1] == n_slot - 1;
+    /* Which query heads and which kv head the lane reads: one of each where it is a query
+     * head's. */
+    int head = lane * e->n_head, group = lane * e->n_kv / e->n_lane;
+    part heads = {.pos = pos,
+                  .n_slot = n_slot,
+                  .whole = whole,
+                  .first = head,
+                  .count = e->n_head,
+                  .work = l->work};
+    part one = heads, all = heads, own = heads;
+    one.first = group, one.count = 1, one.drop = true;
+    own.first = lane, own.count = 1, own.drop = true;
+    all.count = -1;
+    fill_place(e, out, layer, lane, pos, n_slot);
+    const struct {
+        unsigned need;
+        kvt_view *to;
+        const kvt_view *from;
+        char token;
+        const part *part;
+    } lines[] = {
+        {KVT_NEED_ATTN, &out->attn, &f->rows, 'T', &heads},
+        {KVT_NEED_LOGITS, &out->logits, &f->logits, 'T', &heads},
+        {KVT_NEED_FUTURE, &out->future, &f->future, 'T', &heads},
+        {KVT_NEED_KEYS, &out->keys, &f->keys, 'T', &one},
+        {KVT_NEED_VALUES, &out->values, &f->values, 'T', &one},
+        {KVT_NEED_QUERIES, &out->queries, &f->queries, '-', &heads},
+        {KVT_NEED_COLUMNS, &out->col_sum, &f->col_sum, 'N', &heads},
+        {KVT_NEED_COLUMNS, &out->col_max, &f->col_max, 'N', &heads},
+        {KVT_NEED_BLOCKS, &out->blocks, &f->blocks, 'N', &heads},
+        {KVT_NEED_MOMENTS, &out->query_mean, &f->query_mean, '-', &heads},
+        {KVT_NEED_MOMENTS, &out->query_cov, &f->query_cov, '-', &heads},
+        {KVT_NEED_MOMENTS, &out->query_freq_abs, &f->query_freq_abs, '-', &heads},
+        {KVT_NEED_WO_NORM, &out->wo_l1, &f->wo_l1, 'T', &heads},
+        {KVT_NEED_WO_NORM, &out->wo_l2, &f->wo_l2, 'T', &heads},
+        {KVT_NEED_HIDDEN, &out->hidden, &f->hidden, 'T', &all},
+        {KVT_NEED_DECISION, &out->decision, &f->decision, 'T', &one},
+        {KVT_NEED_SCORES, &out->scores, &f->scores, 'N', &own},
+        {KVT_NEED_SCORES, &out->scores_pinned, &f->scores_pinned, 'N', &own},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        /* Columns and blocks of the prompt say nothing of slots that came later. */
+        bool prompt_only = lines[i].token == 'N' && l->n_arrived > e->n_prompt;
+        if ((needs & lines[i].need) && !prompt_only &&
+            cut(lines[i].to, lines[i].from, lines[i].token, lines[i].part, err))
+            return err->code;
+    }
+    return KVT_OK;
+}
+
+void engine_row(const kvt_engine *e, float *out, int layer, int lane, const int64_t *pos,
+                int64_t n_slot)
+{
+    const engine_layer *l = &e->layer[layer];
+    const kvt_view *rows = &l->feed.rows;
+    bool whole = n_slot == l->n_arrived;
+    for (int h = 0; h < e->n_head; h++, out += n_slot) {
+        const float *row = (const float *)rows->data + (lane * e->n_head + h) * rows->stride[0];
+        if (whole) {
+            memcpy(out, row, (size_t)n_slot * sizeof *out);
+            continue;
+        }
+        double sum = 0;
+        for (int64_t s = 0; s < n_slot; s++) {
+            out[s] = row[pos[s]];
+            sum += (double)out[s];
+        }
+        /* All that is left may have underflowed in halves: such a row says nothing. */
+        double scale = sum > 0 ? 1 / sum : 0;
+        for (int64_t s = 0; s < n_slot; s++)
+            out[s] = (float)((double)out[s] * scale);
+    }
+}

@@ -1,0 +1,576 @@
+/* finish.c - what was judged becomes cells, lanes and arrays of a result.
+ *
+ * Means are macro: over rows, then query heads, then lanes, each equally. Quantiles and maxima
+ * are over the pooled rows. What is not defined stays NAN or KVT_EMPTY_INT. */
+#include "replay/replay_priv.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "kvt/arena.h"
+#include "kvt/pieces.h"
+
+enum { RESAMPLES = 2000 };
+
+typedef struct finisher {
+    const pass *p;
+    const kvt_trace_info *info;
+    const bool *layers;
+    const truth *truths;
+    kvt_rule rule;
+    kvt_result *r;
+    int layer[KVT_LAYERS_MAX]; /* of the trace, by place in the result */
+    double *best; /* f64 [n_best] mass of all tokens of all lanes, falling, summed up */
+    int64_t n_best;
+    double *pool; /* f64 [L H M] */
+    double *lane; /* f64 [L A] */
+} finisher;
+
+static bool is_on_top(const pass *p)
+{
+    return !p->inside && !p->skip;
+}
+
+/* ---- oracles -------------------------------------------------------------------------------
+ */
+
+static int falling(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x < y) - (x > y);
+}
+
+/* Prefix sums of the mass of all tokens of the replayed lanes, best first. */
+static kvt_code sort_best(finisher *f, kvt_err *err)
+{
+    const pass *p = f->p;
+    int64_t N = p->n_prompt, n = (int64_t)f->r->n_layer * p->n_lane * N;
+    f->best = kvt_alloc(n, sizeof *f->best);
+    if (!f->best)
+        return kvt_fail_memory(err, n * (int64_t)sizeof *f->best);
+    for (int i = 0; i < f->r->n_layer; i++)
+        memcpy(f->best + (int64_t)i * p->n_lane * N,
+               truth_mass(&f->truths[f->layer[i]], 0, p->by_head),
+               (size_t)(p->n_lane * N) * sizeof *f->best);
+    qsort(f->best, (size_t)n, sizeof *f->best, falling);
+    for (int64_t i = 1; i < n; i++)
+        f->best[i] += f->best[i - 1];
+    f->n_best = n;
+    return KVT_OK;
+}
+
+/* Mass of the best `count` tokens of a lane, and of all. */
+static double lane_best(const finisher *f, int i, int a, int64_t count, double *all)
+{
+    const truth *t = &f->truths[f->layer[i]];
+    const double *mass = truth_mass(t, a, f->p->by_head);
+    const int32_t *order = truth_order(t, a, f->p->by_head);
+    double sum = 0;
+    *all = 0;
+    for (int64_t s = 0; s < t->n_prompt; s++) {
+        *all += mass[order[s]];
+        if (s < count)
+            sum = *all;
+    }
+    return sum;
+}
+
+/* ---- lanes ---------------------------------------------------------------------------------
+ */
+
+static void row_metrics(const finisher *f, kvt_lane_row *row, int cell, int layer, int a)
+{
+    const pass *p = f->p;
+    int per = p->n_head / p->n_lane, at = 0;
+    for (int i = 0; kvt_metrics()[i]; i++) {
+        const kvt_metric *m = kvt_metrics()[i];
+        double sum = 0;
+        int64_t n = 0;
+        for (int h = 0; m->row && p->lost && h < per; h++) {
+            int64_t from = pass_head(p, cell, layer, a * per + h) * p->n_response;
+            for (int64_t k = 0; k < p->n_response; k++) {
+                kvt_judged j = {.head = h,
+                                .row = k,
+                                .lost = (double)p->lost[from + k],
+                                .out_err = p->out_err ? (double)p->out_err[from + k] : NAN};
+                j.kept = 1 - j.lost;
+                double x = m->row(&j);
+                if (isfinite(x))
+                    sum += x, n++;
+            }
+        }
+        for (const kvt_metric_column *c = m->column; c->column; c++, at++)
+            if (m->row && c->over == KVT_MEAN && n > 0)
+                row->value[at] = sum / (double)n;
+    }
+}
+
+static void lane_metrics(const finisher *f, kvt_lane_row *row, int64_t lane)
+{
+    int at = 0, k = 0;
+    for (int i = 0; kvt_metrics()[i]; i++) {
+        const kvt_metric *m = kvt_metrics()[i];
+        int64_t x = lane * LANE_METRICS_MAX + k;
+        for (const kvt_metric_column *c = m->column; c->column; c++, at++)
+            if (m->lane && f->p->measured[x] > 0)
+                row->value[at] = f->p->measure[x] / f->p->measured[x];
+        k += m->lane != NULL;
+    }
+}
+
+/* The row in which a lane lost most, mean over its heads; the first of equal ones. */
+static void worst_row(const finisher *f, kvt_lane_row *row, int cell, int layer, int a)
+{
+    const pass *p = f->p;
+    int per = p->n_head / p->n_lane;
+    for (int64_t k = 0; p->lost && k < p->n_response; k++) {
+        double sum = 0;
+        for (int h = 0; h < per; h++)
+            sum += (double)p->lost[pass_head(p, cell, layer, a * per + h) * p->n_response + k];
+        if (row->worst_step == KVT_EMPTY_INT || sum / per > row->worst_lost_frac) {
+            row->worst_step = k;
+            row->worst_lost_frac = sum / per;
+        }
+    }
+}
+
+static void empty_lane(kvt_lane_row *row)
+{
+    row->layer = row->kv_head = row->asked_tokens = row->kept_prefill_tokens = KVT_EMPTY_INT;
+    row->kept_end_tokens = row->kept_max_tokens = row->pinned_tokens = KVT_EMPTY_INT;
+    row->worst_step = KVT_EMPTY_INT;
+    row->worst_lost_frac = row->oracle_lost_mass_mean_frac = row->regret_mean_frac = NAN;
+    for (int i = 0; i < KVT_VALUES_MAX; i++)
+        row->value[i] = NAN;
+}
+
+static const char *flag_of(const pass *p, const kvt_lane_row *row, bool total_over)
+{
+    int64_t asked = row->asked_tokens, N = p->n_prompt;
+    if (row->kept_prefill_tokens == 0)
+        return "empty";
+    if (p->skip)
+        return "ok";
+    if (row->kept_prefill_tokens > asked || total_over)
+        return "over";
+    if (row->kept_prefill_tokens < kvt_min(asked, N))
+        return "under";
+    return !p->inside && row->kept_end_tokens > asked ? "grows" : "ok";
+}
+
+static void fill_lane(finisher *f, kvt_lane_row *row, int cell, int i, int a, bool total_over)
+{
+    const pass *p = f->p;
+    int layer = f->layer[i];
+    int64_t at = pass_lane(p, cell, layer, a), M = p->n_response;
+    const kvt_engine_count *n = &p->count[at];
+    row->layer = f->info->layer_id[layer];
+    row->kv_head = a;
+    row->asked_tokens = n->budget;
+    row->kept_prefill_tokens = n->kept;
+    row->kept_end_tokens = p->end[at];
+    row->kept_max_tokens = is_on_top(p) ? n->kept + M : kvt_max(n->most, n->kept);
+    row->pinned_tokens = n->pinned;
+    snprintf(row->flag, sizeof row->flag, "%s", flag_of(p, row, total_over));
+    row_metrics(f, row, cell, layer, a);
+    lane_metrics(f, row, at);
+    worst_row(f, row, cell, layer, a);
+    if (!is_on_top(p) || M == 0)
+        return;
+    double all, best = lane_best(f, i, a, n->kept, &all);
+    row->oracle_lost_mass_mean_frac = (all - best) / (double)M;
+    row->regret_mean_frac = (best - p->kept_mass[at]) / (double)M;
+    int lost = kvt_metric_value("lost_mass_mean_frac");
+    if (!p->lost) /* level summary: the mean is all there is */
+        row->value[lost] = (all - p->kept_mass[at]) / (double)M;
+}
+
+/* ---- cells ---------------------------------------------------------------------------------
+ */
+
+static double aggregate(finisher *f, const kvt_metric *m, kvt_over over, int cell, int64_t n)
+{
+    (void)m, (void)cell;
+    switch (over) {
+    case KVT_P50: return measure_quantile(f->pool, n, 0.5);
+    case KVT_P95: return measure_quantile(f->pool, n, 0.95);
+    case KVT_MAX: return measure_quantile(f->pool, n, 1);
+    case KVT_MEAN: break;
+    }
+    return NAN;
+}
+
+/* All rows of a cell through a row metric, into the pool: infinite ones count, undefined do
+ * not. */
+static int64_t pool_rows(finisher *f, const kvt_metric *m, int cell, int64_t *n_inf)
+{
+    const pass *p = f->p;
+    int64_t n = 0, rows = (int64_t)p->n_head * p->n_response;
+    for (int i = 0; p->lost && i < f->r->n_layer; i++) {
+        int64_t from = pass_head(p, cell, f->layer[i], 0) * p->n_response;
+        for (int64_t k = 0; k < rows; k++) {
+            kvt_judged j = {.lost = (double)p->lost[from + k],
+                            .out_err = p->out_err ? (double)p->out_err[from + k] : NAN};
+            j.kept = 1 - j.lost;
+            double x = m->row(&j);
+            *n_inf += isinf(x) != 0;
+            if (!isnan(x))
+                f->pool[n++] = x;
+        }
+    }
+    return n;
+}
+
+/* Mean over lanes of a lane's value, those without one left out. */
+static double mean_lanes(const finisher *f, const kvt_lane_row *lane, size_t offset)
+{
+    double sum = 0;
+    int64_t n = 0;
+    for (int i = 0; i < f->r->n_layer * f->p->n_lane; i++) {
+        double x = *(const double *)(const void *)((const char *)&lane[i] + offset);
+        if (!isnan(x))
+            sum += x, n++;
+    }
+    return n ? sum / (double)n : NAN;
+}
+
+static void cell_metrics(finisher *f, kvt_cell *c, int cell, const kvt_lane_row *lane)
+{
+    int at = 0;
+    for (int i = 0; kvt_metrics()[i]; i++) {
+        const kvt_metric *m = kvt_metrics()[i];
+        int64_t n_inf = 0, n = 0;
+        bool pooled = false;
+        for (const kvt_metric_column *k = m->column; k->column; k++, at++) {
+            if (k->over == KVT_MEAN) {
+                c->value[at] = mean_lanes(
+                    f, lane, offsetof(kvt_lane_row, value) + (size_t)at * sizeof(double));
+                continue;
+            }
+            if (!m->row)
+                continue;
+            if (!pooled)
+                n = pool_rows(f, m, cell, &n_inf);
+            pooled = true;
+            c->value[at] = aggregate(f, m, k->over, cell, n);
+        }
+        if (strcmp(m->name, "attn_kl") == 0)
+            c->attn_kl_inf_count = n_inf;
+    }
+}
+
+/* 95 % bootstrap over the lanes of this one trace. */
+static void spread(finisher *f, kvt_cell *c, const kvt_lane_row *lane)
+{
+    int at = kvt_metric_value("lost_mass_mean_frac"), n = f->r->n_layer * f->p->n_lane;
+    double mean[RESAMPLES];
+    uint64_t rng[RNG_WORDS];
+    c->lost_mass_ci_lo_frac = c->lost_mass_ci_hi_frac = NAN;
+    if (n < 2 || isnan(lane[0].value[at]))
+        return;
+    rng_init(rng, c->run_id, strlen(c->run_id));
+    for (int i = 0; i < RESAMPLES; i++) {
+        double sum = 0;
+        for (int k = 0; k < n; k++)
+            sum += lane[rng_below(rng, n)].value[at];
+        mean[i] = sum / n;
+    }
+    c->lost_mass_ci_lo_frac = measure_quantile(mean, RESAMPLES, 0.025);
+    c->lost_mass_ci_hi_frac = measure_quantile(mean, RESAMPLES, 0.975);
+}
+
+static void find_worst(const finisher *f, kvt_cell *c, const kvt_lane_row *lane)
+{
+    int at = kvt_metric_value("lost_mass_mean_frac"), worst = -1;
+    for (int i = 0; i < f->r->n_layer * f->p->n_lane; i++)
+        if (!isnan(lane[i].value[at]) &&
+            (worst < 0 || lane[i].value[at] > lane[worst].value[at]))
+            worst = i;
+    if (worst < 0)
+        return;
+    c->worst_layer = lane[worst].layer;
+    c->worst_kv_head = lane[worst].kv_head;
+    c->worst_step = lane[worst].worst_step;
+}
+
+/* Slots, bytes and counts of a cell. */
+static void count_cell(finisher *f, kvt_cell *c, int cell)
+{
+    const pass *p = f->p;
+    const kvt_geometry *g = &f->info->facts.model;
+    int64_t n = (int64_t)f->r->n_layer * p->n_lane, kept = 0, end = 0;
+    int64_t token_bytes = 2 * g->head_dim * 2; /* a key and a value in halves */
+    c->kept_tokens_min = INT64_MAX, c->kept_tokens_max = 0;
+    c->acted_count = c->evictions_prefill_count = c->evictions_decode_count = 0;
+    c->decisions_count = 0;
+    for (int i = 0; i < f->r->n_layer; i++) {
+        for (int a = 0; a < p->n_lane; a++) {
+            int64_t at = pass_lane(p, cell, f->layer[i], a);
+            const kvt_engine_count *x = &p->count[at];
+            kept += x->kept;
+            end += p->end[at];
+            c->kept_tokens_min = kvt_min(c->kept_tokens_min, x->kept);
+            c->kept_tokens_max = kvt_max(c->kept_tokens_max, x->kept);
+            c->acted_count = kvt_max(c->acted_count, x->acted);
+            c->evictions_prefill_count += x->evicted_prefill;
+            c->evictions_decode_count += x->evicted_decode;
+            c->decisions_count += p->n_prompt;
+            for (int64_t m = 0; !is_on_top(p) && p->seen && m < p->n_response; m++)
+                c->decisions_count += (int64_t)p->seen[at * p->n_response + m];
+        }
+    }
+    c->kept_tokens_mean = (double)kept / (double)n;
+    c->end_slots_mean_tokens = (double)end / (double)n;
+    c->kept_bytes = end * token_bytes;
+    c->full_bytes = f->r->n_layer * g->n_kv_head * (p->n_prompt + p->n_response) * token_bytes;
+}
+
+/* What the oracle with the same slots loses, and what the slots' distribution lost. */
+static void regrets(const finisher *f, kvt_cell *c, int cell, const kvt_lane_row *lane)
+{
+    const pass *p = f->p;
+    int64_t n = (int64_t)f->r->n_layer * p->n_lane, total = 0;
+    double best = 0;
+    c->oracle_lost_mass_mean_frac =
+        mean_lanes(f, lane, offsetof(kvt_lane_row, oracle_lost_mass_mean_frac));
+    c->regret_mean_frac = mean_lanes(f, lane, offsetof(kvt_lane_row, regret_mean_frac));
+    if (!f->best)
+        return;
+    for (int i = 0; i < f->r->n_layer; i++) {
+        for (int a = 0; a < p->n_lane; a++) {
+            double all;
+            int64_t kept = p->count[pass_lane(p, cell, f->layer[i], a)].kept;
+            best += lane_best(f, i, a, kept, &all);
+            total += kept;
+        }
+    }
+    double over = total > 0 ? f->best[total - 1] - best : 0;
+    c->allocation_regret_mean_frac = (over > 0 ? over : 0) / (double)(n * p->n_response);
+}
+
+static void identify(finisher *f, kvt_cell *c, int cell)
+{
+    const pass *p = f->p;
+    const pass_cell *x = &p->cell[cell];
+    const char *colon = strchr(p->use->text, ':');
+    const kvt_geometry *g = &f->info->facts.model;
+    snprintf(c->run_id, sizeof c->run_id, "%s", x->run_id);
+    snprintf(c->trace_id, sizeof c->trace_id, "%s", f->info->name);
+    snprintf(c->policy, sizeof c->policy, "%s", p->use->name);
+    snprintf(c->policy_params, sizeof c->policy_params, "%.*s",
+             (int)sizeof c->policy_params - 1, colon ? colon + 1 : "");
+    snprintf(c->exactness, sizeof c->exactness, "%s", kvt_exactness_name(p->exactness));
+    snprintf(c->budget_asked, sizeof c->budget_asked, "%s", x->asked->text);
+    snprintf(c->budget_rule, sizeof c->budget_rule, "%s",
+             x->asked->kind == KVT_BUDGET_FRACTION ? kvt_rule_name(f->rule) : "abs");
+    c->budget_tokens = (double)x->tokens;
+    c->budget_frac = (double)x->tokens / (double)p->n_prompt;
+    snprintf(c->act, sizeof c->act, "%s", p->inside ? "decode" : "prefill");
+    snprintf(c->growth, sizeof c->growth, "%s", p->inside ? "inside" : "on-top");
+    c->seed = p->drew ? (int64_t)p->seed : KVT_EMPTY_INT;
+    snprintf(c->model, sizeof c->model, "%s", g->name);
+    c->layers = f->r->n_layer;
+    c->kv_heads = g->n_kv_head;
+    c->q_heads = g->n_head;
+    c->prompt_tokens = p->n_prompt;
+    c->decode_steps = p->n_response;
+}
+
+static void empty_cell(kvt_cell *c)
+{
+    c->kept_tokens_mean = c->end_slots_mean_tokens = NAN;
+    c->kept_tokens_min = c->kept_tokens_max = KVT_EMPTY_INT;
+    c->kept_bytes = c->full_bytes = c->acted_count = KVT_EMPTY_INT;
+    c->evictions_prefill_count = c->evictions_decode_count = KVT_EMPTY_INT;
+    c->lost_mass_ci_lo_frac = c->lost_mass_ci_hi_frac = NAN;
+    c->oracle_lost_mass_mean_frac = c->regret_mean_frac = c->allocation_regret_mean_frac = NAN;
+    c->attn_kl_inf_count = c->decisions_count = KVT_EMPTY_INT;
+    c->worst_layer = c->worst_kv_head = c->worst_step = KVT_EMPTY_INT;
+    for (int i = 0; i < KVT_VALUES_MAX; i++)
+        c->value[i] = NAN;
+}
+
+static void fill_cell(finisher *f, int cell)
+{
+    const pass *p = f->p;
+    kvt_cell *c = &f->r->cell[cell];
+    int64_t n = (int64_t)f->r->n_layer * p->n_lane, total = 0;
+    kvt_lane_row *lane = f->r->lane + cell * n;
+    const char *why = p->reason[0] ? p->reason : p->cell[cell].reason;
+    empty_cell(c);
+    identify(f, c, cell);
+    for (int64_t i = 0; i < n; i++) {
+        empty_lane(&lane[i]);
+        memcpy(lane[i].run_id, c->run_id, sizeof lane[i].run_id);
+        memcpy(lane[i].policy, c->policy, sizeof lane[i].policy);
+        memcpy(lane[i].budget_asked, c->budget_asked, sizeof lane[i].budget_asked);
+    }
+    if (why[0]) {
+        bool failed = !p->reason[0] && p->cell[cell].failed;
+        snprintf(c->status, sizeof c->status, "%s", failed ? "failed" : "skipped");
+        snprintf(c->error, sizeof c->error, "%s", why);
+        return;
+    }
+    snprintf(c->status, sizeof c->status, "ok");
+    for (int i = 0; i < f->r->n_layer; i++)
+        for (int a = 0; a < p->n_lane; a++)
+            total += p->count[pass_lane(p, cell, f->layer[i], a)].kept;
+    bool over = !p->skip && total > p->cell[cell].tokens * n;
+    for (int i = 0; i < f->r->n_layer; i++)
+        for (int a = 0; a < p->n_lane; a++)
+            fill_lane(f, &lane[i * p->n_lane + a], cell, i, a, over);
+    count_cell(f, c, cell);
+    cell_metrics(f, c, cell, lane);
+    regrets(f, c, cell, lane);
+    spread(f, c, lane);
+    find_worst(f, c, lane);
+}
+
+/* ---- arrays --------------------------------------------------------------------------------
+ */
+
+/* Copies the replayed layers of an array [outer L inner]. */
+static void *pick(const finisher *f, const void *from, int64_t outer, int64_t inner,
+                  size_t size)
+{
+    int64_t L = f->r->n_layer, all = f->p->n_layer;
+    if (!from)
+        return NULL;
+    char *out = kvt_alloc(outer * L * inner, size);
+    for (int64_t o = 0; out && o < outer; o++)
+        for (int64_t i = 0; i < L; i++)
+            memcpy(out + (size_t)((o * L + i) * inner) * size,
+                   (const char *)from + (size_t)((o * all + f->layer[i]) * inner) * size,
+                   (size_t)inner * size);
+    return out;
+}
+
+/* Lost mass of each row, mean over the heads of its lane. */
+static float *lane_lost(const finisher *f)
+{
+    const pass *p = f->p;
+    int per = p->n_head / p->n_lane;
+    int64_t M = p->n_response, n = (int64_t)f->r->n_layer * p->n_lane;
+    float *out = p->lost ? kvt_alloc(p->n_cell * n * M, sizeof *out) : NULL;
+    for (int c = 0; out && c < p->n_cell; c++) {
+        for (int64_t i = 0; i < n; i++) {
+            int64_t from =
+                pass_head(p, c, f->layer[i / p->n_lane], (int)(i % p->n_lane) * per) * M;
+            for (int64_t m = 0; m < M; m++) {
+                double sum = 0;
+                for (int h = 0; h < per; h++)
+                    sum += (double)p->lost[from + h * M + m];
+                out[(c * n + i) * M + m] = (float)(sum / per);
+            }
+        }
+    }
+    return out;
+}
+
+static bool fill_arrays(finisher *f)
+{
+    const pass *p = f->p;
+    kvt_result *r = f->r;
+    int64_t A = p->n_lane, N = p->n_prompt, M = p->n_response;
+    bool scored = false;
+    for (int i = 0; i < r->n_layer; i++)
+        scored |= p->layer_scored[f->layer[i]];
+    r->score = scored ? pick(f, p->score, 1, A * N, sizeof *r->score) : NULL;
+    r->pinned = scored ? pick(f, p->pinned, 1, A * N, sizeof *r->pinned) : NULL;
+    r->rank = pick(f, p->rank, 1, A * N, sizeof *r->rank);
+    r->cut = pick(f, p->cut, p->n_cell, A, sizeof *r->cut);
+    r->evict_step = pick(f, p->evict_step, p->n_cell, A * (N + M), sizeof *r->evict_step);
+    r->kept_count = pick(f, p->seen, p->n_cell, A * M, sizeof *r->kept_count);
+    r->lost = lane_lost(f);
+    return (r->score || !scored) && (r->rank || !p->rank) && (r->cut || !p->cut) &&
+           (r->evict_step || !p->evict_step) && (r->kept_count || !p->seen) &&
+           (r->lost || !p->lost);
+}
+
+/* What a reader of the table must know besides its numbers. */
+static char *plan_note(const finisher *f)
+{
+    char text[256] = "";
+    const pass *p = f->p;
+    int64_t acted = 0;
+    bool recent = false;
+    for (int c = 0; c < p->n_cell; c++) {
+        acted = kvt_max(acted, f->r->cell[c].acted_count);
+        for (int i = 0; p->engine && i < f->r->n_layer; i++)
+            recent |= kvt_engine_kept_latest(p->engine, c, f->layer[i]);
+    }
+    if (p->inside && acted > 0)
+        snprintf(text, sizeof text, "acted %lld times", (long long)acted);
+    else if (recent)
+        snprintf(
+            text, sizeof text,
+            "the prompt is no longer than the observation window: the latest tokens are kept");
+    else if (!p->lost && p->n_response > 0)
+        snprintf(text, sizeof text, "level summary: mean mass only, from future/mean");
+    return text[0] ? kvt_copy_text(text) : NULL;
+}
+
+static void name_result(finisher *f)
+{
+    const pass *p = f->p;
+    kvt_result *r = f->r;
+    snprintf(r->trace_path, sizeof r->trace_path, "%s", f->info->path);
+    snprintf(r->trace_id, sizeof r->trace_id, "%s", f->info->name);
+    snprintf(r->trace_digest, sizeof r->trace_digest, "%s", f->info->digest);
+    snprintf(r->policy_text, sizeof r->policy_text, "%s", p->use->text);
+    snprintf(r->policy_title, sizeof r->policy_title, "%s", p->use->policy->title);
+    r->is_control = p->use->traits.control;
+    r->by_query_head = p->by_head;
+    r->n_lane = p->n_lane;
+    r->n_prompt = p->n_prompt;
+    r->n_response = p->n_response;
+    r->n_cell = p->n_cell;
+    for (int l = 0; l < p->n_layer; l++) {
+        if (!f->layers[l])
+            continue;
+        f->layer[r->n_layer] = l;
+        r->layer_id[r->n_layer++] = f->info->layer_id[l];
+    }
+}
+
+kvt_code finish_pass(kvt_result **out, const pass *p, const kvt_trace_info *info,
+                     const bool *layers, const truth *truths, kvt_rule rule, const kvt_ctx *ctx,
+                     kvt_err *err)
+{
+    (void)ctx;
+    finisher f = {.p = p,
+                  .info = info,
+                  .layers = layers,
+                  .truths = truths,
+                  .rule = rule,
+                  .r = kvt_result_new()};
+    *out = NULL;
+    if (!f.r)
+        return kvt_fail_memory(err, sizeof *f.r);
+    name_result(&f);
+    int64_t lanes = (int64_t)f.r->n_layer * p->n_lane;
+    kvt_code code = KVT_OK;
+    f.r->cell = kvt_alloc(p->n_cell, sizeof *f.r->cell);
+    f.r->lane = kvt_alloc(p->n_cell * lanes, sizeof *f.r->lane);
+    f.pool = kvt_alloc((int64_t)f.r->n_layer * p->n_head * p->n_response, sizeof *f.pool);
+    if (!f.r->cell || !f.r->lane || !f.pool)
+        code = kvt_fail_memory(err, p->n_cell * lanes * (int64_t)sizeof *f.r->lane);
+    if (!code && !p->reason[0] && is_on_top(p) && p->n_response > 0)
+        code = sort_best(&f, err);
+    for (int c = 0; !code && c < p->n_cell; c++)
+        fill_cell(&f, c);
+    if (!code && !p->reason[0] && !fill_arrays(&f))
+        code = kvt_fail_memory(err, p->n_cell * lanes * p->n_prompt);
+    if (!code)
+        f.r->plan_note = plan_note(&f);
+    kvt_free(f.best);
+    kvt_free(f.pool);
+    if (code)
+        kvt_result_free(f.r);
+    else
+        *out = f.r;
+    return code;
+}

@@ -1,0 +1,36 @@
+/* recall_unprotected - recall without the tokens that the policy's rule keeps in any case.
+ *
+ * Protected tokens are taken out of the held set, out of the true order and out of k, so that a
+ * window or sinks, which dominate the true top, do not lift every policy alike. Undefined where
+ * the rule keeps everything. */
+#include "kvt/metric.h"
+
+#include <math.h>
+
+static double lane(const kvt_judged *j)
+{
+    int64_t k = j->budget < j->n_arrived ? j->budget : j->n_arrived, hit = 0, seen = 0;
+    for (int64_t i = 0; j->pinned && i < j->n_arrived; i++)
+        k -= j->pinned[i] && j->held[i];
+    for (int64_t i = 0; i < j->n_arrived && seen < k; i++) {
+        int32_t t = j->truth[i];
+        if (j->pinned && j->pinned[t] && j->held[t])
+            continue;
+        seen++;
+        hit += j->held[t];
+    }
+    return seen > 0 ? (double)hit / (double)seen : NAN;
+}
+
+const kvt_metric kvt_metric_recall_unprotected = {
+    .name = "recall_unprotected",
+    .unit = "frac",
+    .title = "recall of the true top budget, protected tokens left out",
+    .formula =
+        "as recall, with the tokens that the rule always keeps left out of both sets and of k",
+    .hides = "policies with different protection are asked for different tokens",
+    .needs = KVT_NEED_ATTN,
+    .better = 1,
+    .column = {{"recall_unprotected_mean_frac", KVT_MEAN}},
+    .lane = lane,
+};

@@ -1,0 +1,700 @@
+/* pass.c - one trace through all its passes, layer by layer.
+ *
+ * Rows of a layer are read or computed once and serve every pass. Passes whose lanes know
+ * nothing of other layers live and are judged within one visit; those that trade slots over the
+ * whole model are ranked in the first visit and judged in a second one. Threads take layers;
+ * every number has its place, so that the bytes do not depend on them. */
+#include "replay/feed_priv.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/select.h"
+#include "kvt/arena.h"
+#include "kvt/pieces.h"
+
+/* ---- memory of a pass ----------------------------------------------------------------------
+ */
+
+kvt_code pass_make(pass *p, const kvt_trace_info *info, kvt_err *err)
+{
+    int64_t L = p->n_layer, A = p->n_lane, H = p->n_head, N = p->n_prompt, M = p->n_response;
+    int64_t lanes = p->n_cell * L * A, heads = p->n_cell * L * H * M;
+    bool on_top = !p->inside && !p->skip, rows = feed_has_rows(info) && M > 0;
+    bool ok = true;
+    if (on_top)
+        ok = (p->kept = kvt_alloc(L * A * N, sizeof *p->kept)) != NULL;
+    if (!p->skip) {
+        p->score = kvt_alloc(L * A * N, sizeof *p->score);
+        p->pinned = kvt_alloc(L * A * N, sizeof *p->pinned);
+        ok = ok && p->score && p->pinned;
+    }
+    if (on_top && p->use->traits.one_ranking && !p->use->policy->select) {
+        p->rank = kvt_alloc(L * A * N, sizeof *p->rank);
+        p->cut = kvt_alloc(lanes, sizeof *p->cut);
+        ok = ok && p->rank && p->cut;
+    } else if (ok) {
+        ok = (p->evict_step = kvt_alloc(lanes * (N + M), sizeof *p->evict_step)) != NULL;
+        if (ok)
+            memset(p->evict_step, 0xff, (size_t)(lanes * (N + M)) * sizeof *p->evict_step);
+    }
+    if (ok && rows) {
+        p->lost = kvt_alloc(heads, sizeof *p->lost);
+        p->out_err = p->output ? kvt_alloc(heads, sizeof *p->out_err) : NULL;
+        p->seen = kvt_alloc(lanes * M, sizeof *p->seen);
+        ok = p->lost && p->seen && (p->out_err || !p->output);
+    }
+    p->kept_mass = kvt_alloc(lanes, sizeof *p->kept_mass);
+    p->measure = kvt_alloc(lanes * LANE_METRICS_MAX, sizeof *p->measure);
+    p->measured = kvt_alloc(lanes * LANE_METRICS_MAX, sizeof *p->measured);
+    p->count = kvt_alloc(lanes, sizeof *p->count);
+    p->end = kvt_alloc(lanes, sizeof *p->end);
+    if (ok && p->kept_mass && p->measure && p->measured && p->count && p->end)
+        return KVT_OK;
+    return kvt_fail_memory(err, heads * (int64_t)sizeof *p->lost);
+}
+
+void pass_free(pass *p)
+{
+    kvt_engine_free(p->engine);
+    kvt_scores_close(p->scores);
+    kvt_free(p->kept);
+    kvt_free(p->score);
+    kvt_free(p->pinned);
+    kvt_free(p->rank);
+    kvt_free(p->cut);
+    kvt_free(p->evict_step);
+    kvt_free(p->lost);
+    kvt_free(p->out_err);
+    kvt_free(p->seen);
+    kvt_free(p->kept_mass);
+    kvt_free(p->measure);
+    kvt_free(p->measured);
+    kvt_free(p->count);
+    kvt_free(p->end);
+    kvt_free(p->cell);
+    kvt_free(p);
+}
+
+/* ---- one run -------------------------------------------------------------------------------
+ */
+
+typedef struct run {
+    pass *const *list;
+    int n;
+    kvt_trace *t;
+    const kvt_trace_info *info;
+    const bool *layers;
+    truth *truths; /* [L] */
+    unsigned needs;
+    int64_t n_window;
+    bool future, by_head, output;
+} run;
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Adds the time since *from to a part, and starts anew. */
+static void lap(double *part, double *from)
+{
+    double now = cpu_seconds();
+    *part += now - *from;
+    *from = now;
+}
+
+static bool runs(const pass *p)
+{
+    return !p->reason[0];
+}
+static bool on_top(const pass *p)
+{
+    return !p->inside && !p->skip;
+}
+
+/* ---- what a decision at the prompt's end found ---------------------------------------------
+ */
+
+static kvt_code copy_ranking(pass *p, int layer, int a, kvt_err *err)
+{
+    int64_t N = p->n_prompt, at = ((int64_t)layer * p->n_lane + a) * N;
+    const float *score = NULL;
+    const bool *pinned = NULL;
+    for (int c = p->n_cell - 1; c >= 0 && !score; c--)
+        kvt_engine_ranking(p->engine, c, layer, a, &score, &pinned);
+    for (int64_t s = 0; p->score && s < N; s++) {
+        p->score[at + s] = score ? score[s] : 0;
+        p->pinned[at + s] = pinned && pinned[s];
+    }
+    if (score)
+        p->layer_scored[layer] = true;
+    return p->rank ? kvt_engine_rank(p->engine, layer, a, p->rank + at, err) : KVT_OK;
+}
+
+/* Copies what the result needs of a layer that has decided once. */
+static kvt_code extract(pass *p, int layer, kvt_err *err)
+{
+    int64_t N = p->n_prompt;
+    for (int a = 0; a < p->n_lane; a++) {
+        int64_t lane = (int64_t)layer * p->n_lane + a;
+        memcpy(p->kept + lane * N, kvt_engine_kept(p->engine, layer, a),
+               (size_t)N * sizeof *p->kept);
+        if (copy_ranking(p, layer, a, err))
+            return err->code;
+        for (int c = 0; c < p->n_cell; c++) {
+            int64_t at = pass_lane(p, c, layer, a), M = p->n_response;
+            kvt_engine_count n = kvt_engine_counts(p->engine, c, layer, a);
+            p->count[at] = n;
+            p->end[at] = n.kept + M;
+            for (int64_t m = 0; p->seen && m < M; m++)
+                p->seen[at * M + m] = (float)(n.kept + m + 1);
+            if (p->cut)
+                p->cut[at] = (int32_t)n.kept;
+            for (int64_t s = 0; p->evict_step && s < N; s++)
+                if (!(p->kept[lane * N + s] >> c & 1))
+                    p->evict_step[at * (N + M) + s] = 0;
+        }
+    }
+    return KVT_OK;
+}
+
+/* ---- on top --------------------------------------------------------------------------------
+ */
+
+static kvt_code rank_pass(const run *r, pass *p, layer_feed *f, int layer, bool whole,
+                          kvt_err *err)
+{
+    kvt_feed feed;
+    if (p->whole_model != whole)
+        return KVT_OK;
+    if (feed_prompt(f, &feed, p->scores, r->truths[layer].future_mean, err) ||
+        kvt_engine_prompt(p->engine, layer, &feed, err))
+        return kvt_within(err, "policy %s", p->use->name);
+    if (whole) /* what it learned stays; it decides when all layers are there */
+        return KVT_OK;
+    if (kvt_engine_decide(p->engine, layer, err) || extract(p, layer, err))
+        return kvt_within(err, "policy %s", p->use->name);
+    return KVT_OK;
+}
+
+/* Turns the rows of each group once and judges all on-top passes of this visit by them. */
+static kvt_code judge_layer(const run *r, layer_feed *f, int layer, bool whole, kvt_err *err)
+{
+    truth *t = &r->truths[layer];
+    layer_rows rows = feed_response(f);
+    int per = t->n_head / t->n_kv;
+    kvt_code code = KVT_OK;
+    for (int g = 0; !code && g < t->n_kv; g++) {
+        kvt_view v = f->all.values;
+        const float *value = r->output ? (const float *)v.data + g * v.stride[0] : NULL;
+        lane_rows lane;
+        code = lane_rows_new(&lane, &rows, g * per, per, t->n_prompt, value,
+                             r->output ? v.dim[2] : 0, err);
+        if (code)
+            break;
+        if (!whole)
+            lane_rows_sum(&lane, t->head + (int64_t)g * per * t->n_prompt, t->n_prompt);
+        for (int i = 0; !code && i < r->n; i++) {
+            pass *p = r->list[i];
+            if (runs(p) && on_top(p) && p->whole_model == whole)
+                code = judge_on_top(p, layer, &lane, err);
+        }
+        lane_rows_free(&lane);
+    }
+    return code;
+}
+
+/* Without rows all that is known of the future is its mean. */
+static void truth_from_mean(truth *t)
+{
+    for (int64_t i = 0; t->future_mean && i < t->n_head * t->n_prompt; i++)
+        t->head[i] = (double)t->future_mean[i] * (double)t->n_response;
+}
+
+static kvt_code measure_layer(const run *r, int layer, bool whole, kvt_err *err)
+{
+    kvt_arena *work = kvt_arena_new((size_t)1 << 40);
+    kvt_code code = work ? KVT_OK : kvt_fail_memory(err, 4096);
+    for (int i = 0; !code && i < r->n; i++) {
+        pass *p = r->list[i];
+        if (!runs(p) || !on_top(p) || p->whole_model != whole)
+            continue;
+        if (p->n_response > 0)
+            code = judge_lanes(p, layer, &r->truths[layer], work, err);
+        p->layer_drew[layer] = kvt_engine_drew(p->engine, layer);
+        kvt_engine_drop(p->engine, layer);
+    }
+    kvt_arena_free(work);
+    return code;
+}
+
+/* ---- inside and SKIP -----------------------------------------------------------------------
+ */
+
+/* The true order as rows go by: what is left for each token, and its order where it is asked.
+ */
+typedef struct moving {
+    double *head, *group;                     /* f64 [H T], [G T] */
+    int32_t *head_order, *group_order, *with; /* i32 [H T], [G T], [T] */
+    kvt_arena *work;
+} moving;
+
+static void moving_fini(moving *v)
+{
+    kvt_free(v->head);
+    kvt_free(v->group);
+    kvt_free(v->head_order);
+    kvt_free(v->group_order);
+    kvt_arena_free(v->work);
+}
+
+static kvt_code moving_init(moving *v, const run *r, layer_feed *f, const truth *t,
+                            kvt_err *err)
+{
+    int64_t T = f->rows.n_token, H = t->n_head, G = t->n_kv;
+    *v = (moving){.head = kvt_alloc(H * T, sizeof *v->head),
+                  .group = kvt_alloc(G * T, sizeof *v->group),
+                  .group_order = kvt_alloc(G * T, sizeof *v->group_order),
+                  .head_order = kvt_alloc(r->by_head ? H * T : 1, sizeof *v->head_order),
+                  .work = kvt_arena_new((size_t)1 << 40)};
+    if (!v->head || !v->group || !v->group_order || !v->head_order || !v->work) {
+        moving_fini(v);
+        return kvt_fail_memory(err, H * T * (int64_t)sizeof *v->head);
+    }
+    for (int64_t m = 0; m < f->n_response; m++) {
+        const float *row = feed_row(f, m);
+        for (int64_t h = 0; h < H; h++)
+            for (int64_t s = 0; s <= f->n_prompt + m; s++)
+                v->head[h * T + s] += (double)row[h * T + s];
+    }
+    return KVT_OK;
+}
+
+/* The orders over the first n tokens. */
+static kvt_code moving_rank(moving *v, const truth *t, int64_t T, int64_t n, bool by_head,
+                            kvt_err *err)
+{
+    int per = t->n_head / t->n_kv;
+    bool ok = true;
+    for (int g = 0; ok && g < t->n_kv; g++) {
+        double *sum = v->group + g * T;
+        for (int64_t s = 0; s < n; s++) {
+            double x = 0;
+            for (int h = 0; h < per; h++)
+                x += v->head[(g * per + h) * T + s];
+            sum[s] = x / per;
+        }
+        ok = select_rank_double(v->group_order + g * T, sum, n, v->work);
+        kvt_arena_rewind(v->work, 0);
+    }
+    for (int h = 0; ok && by_head && h < t->n_head; h++) {
+        ok = select_rank_double(v->head_order + h * T, v->head + h * T, n, v->work);
+        kvt_arena_rewind(v->work, 0);
+    }
+    return ok ? KVT_OK : kvt_fail_memory(err, n * (int64_t)sizeof *v->head);
+}
+
+static void moving_pass(moving *v, const truth *t, const float *row, int64_t T, int64_t n)
+{
+    for (int h = 0; h < t->n_head; h++)
+        for (int64_t s = 0; s < n; s++)
+            v->head[h * T + s] -= (double)row[h * T + s];
+}
+
+static bool lives_here(const run *r, int i, bool drop_first, bool any)
+{
+    const pass *p = r->list[i];
+    return runs(p) && !on_top(p) && !p->whole_model &&
+           (any || (!p->skip && p->use->traits.drop_first == drop_first));
+}
+
+/* Lane metrics of the passes that drop before or after a row. */
+static kvt_code measure_step(const run *r, int layer, moving *v, int64_t step,
+                             int64_t n_arrived, bool drop_first, kvt_err *err)
+{
+    const truth *t = &r->truths[layer];
+    int64_t T = t->n_prompt + t->n_response;
+    bool asked = false;
+    for (int i = 0; i < r->n; i++)
+        asked |= lives_here(r, i, drop_first, false);
+    if (!asked)
+        return KVT_OK;
+    if (moving_rank(v, t, T, n_arrived, r->by_head, err))
+        return err->code;
+    step_job job = {.step = step,
+                    .n_arrived = n_arrived,
+                    .stride = T,
+                    .left_head = v->head,
+                    .left_group = v->group,
+                    .order_head = v->head_order,
+                    .order_group = v->group_order,
+                    .truth = t,
+                    .work = v->work};
+    for (int i = 0; i < r->n; i++)
+        if (lives_here(r, i, drop_first, false) && judge_step(r->list[i], layer, &job, err))
+            return err->code;
+    return KVT_OK;
+}
+
+static kvt_code live_row(pass *p, int layer, layer_feed *f, int64_t m, float *scratch,
+                         kvt_err *err)
+{
+    kvt_feed feed;
+    bool drop_first = p->use->traits.drop_first && !p->skip;
+    row_job job = {.rows = f->row,
+                   .head_stride = f->rows.n_token,
+                   .row = m,
+                   .n_arrived = f->n_prompt + m + 1,
+                   .values = &f->all.values,
+                   .scratch = scratch};
+    feed_token(f, &feed, m, p->scores);
+    if (kvt_engine_token(p->engine, layer, &feed, err))
+        return err->code;
+    if (!drop_first)
+        judge_row(p, layer, &job);
+    if (p->inside && kvt_engine_decide(p->engine, layer, err))
+        return err->code;
+    if (drop_first)
+        judge_row(p, layer, &job);
+    return KVT_OK;
+}
+
+/* What a layer of an inside pass looks like when all rows are through. */
+static void close_life(pass *p, int layer)
+{
+    int64_t T = p->n_prompt + p->n_response;
+    for (int c = 0; c < p->n_cell; c++) {
+        for (int a = 0; a < p->n_lane; a++) {
+            int64_t at = pass_lane(p, c, layer, a), n = T;
+            const int64_t *pos;
+            const int32_t *step = kvt_engine_evict_step(p->engine, c, layer, a);
+            p->count[at] = kvt_engine_counts(p->engine, c, layer, a);
+            if (!p->skip)
+                kvt_engine_held(p->engine, c, layer, a, &pos, &n);
+            p->end[at] = n;
+            if (p->evict_step && step)
+                memcpy(p->evict_step + at * T, step, (size_t)T * sizeof *step);
+        }
+    }
+    p->layer_drew[layer] = kvt_engine_drew(p->engine, layer);
+    kvt_engine_drop(p->engine, layer);
+}
+
+static kvt_code start_life(const run *r, pass *p, layer_feed *f, int layer, kvt_err *err)
+{
+    kvt_feed feed;
+    if (feed_prompt(f, &feed, p->scores, r->truths[layer].future_mean, err) ||
+        kvt_engine_prompt(p->engine, layer, &feed, err) ||
+        kvt_engine_decide(p->engine, layer, err))
+        return err->code;
+    for (int a = 0; !p->skip && a < p->n_lane; a++)
+        if (copy_ranking(p, layer, a, err))
+            return err->code;
+    return KVT_OK;
+}
+
+/* All rows of a layer through the passes that live within it. */
+static kvt_code live(const run *r, layer_feed *f, int layer, kvt_err *err)
+{
+    const truth *t = &r->truths[layer];
+    int64_t T = t->n_prompt + t->n_response,
+            n_dim = f->all.values.data ? f->all.values.dim[2] : 0;
+    moving v = {0};
+    float *scratch = kvt_alloc(4 * n_dim + 1, sizeof *scratch);
+    kvt_code code = scratch ? moving_init(&v, r, f, t, err) : kvt_fail_memory(err, n_dim);
+    for (int i = 0; !code && i < r->n; i++)
+        if (lives_here(r, i, false, true) && start_life(r, r->list[i], f, layer, err))
+            code = kvt_within(err, "policy %s", r->list[i]->use->name);
+    for (int64_t m = 0; !code && m < t->n_response; m++) {
+        const float *row = feed_row(f, m);
+        code = measure_step(r, layer, &v, m, t->n_prompt + m, false, err);
+        for (int i = 0; !code && i < r->n; i++)
+            if (lives_here(r, i, false, true) &&
+                live_row(r->list[i], layer, f, m, scratch, err))
+                code = kvt_within(err, "policy %s", r->list[i]->use->name);
+        if (!code)
+            code = measure_step(r, layer, &v, m, t->n_prompt + m + 1, true, err);
+        moving_pass(&v, t, row, T, t->n_prompt + m + 1);
+    }
+    for (int i = 0; !code && i < r->n; i++)
+        if (lives_here(r, i, false, true))
+            close_life(r->list[i], layer);
+    moving_fini(&v);
+    kvt_free(scratch);
+    return code;
+}
+
+/* ---- visits --------------------------------------------------------------------------------
+ */
+
+static bool any_pass(const run *r, bool top, bool whole)
+{
+    for (int i = 0; i < r->n; i++)
+        if (runs(r->list[i]) && on_top(r->list[i]) == top && r->list[i]->whole_model == whole)
+            return true;
+    return false;
+}
+
+static kvt_code read_mean(const run *r, int layer, kvt_err *err)
+{
+    truth *t = &r->truths[layer];
+    kvt_view v;
+    if (t->n_response == 0 || !r->info->has[KVT_DS_FUTURE_MEAN])
+        return KVT_OK;
+    if (kvt_trace_read(r->t, KVT_DS_FUTURE_MEAN, layer, &v, err))
+        return err->code;
+    int64_t n = t->n_head * t->n_prompt;
+    t->future_mean = kvt_alloc(n, sizeof *t->future_mean);
+    if (t->future_mean)
+        memcpy(t->future_mean, v.data, (size_t)n * sizeof *t->future_mean);
+    kvt_trace_done(r->t, &v);
+    return t->future_mean ? KVT_OK : kvt_fail_memory(err, n * 4);
+}
+
+/* First visit: everything, but the judging of passes that trade slots over the model. */
+static kvt_code visit(const run *r, int layer, run_times *times, kvt_err *err)
+{
+    truth *t = &r->truths[layer];
+    layer_feed f;
+    double clock = cpu_seconds();
+    if (truth_new(t, (int)r->info->facts.model.n_head, (int)r->info->facts.model.n_kv_head,
+                  r->info->facts.token.n_prompt, r->info->facts.token.n_response, err) ||
+        read_mean(r, layer, err) ||
+        feed_open(&f, r->t, layer, r->needs, r->n_window, r->future, err))
+        return err->code;
+    lap(&times->read, &clock);
+    kvt_code code = KVT_OK;
+    bool rows = feed_has_rows(r->info) && t->n_response > 0;
+    for (int i = 0; !code && i < r->n; i++)
+        if (runs(r->list[i]) && on_top(r->list[i]))
+            for (int whole = 0; !code && whole < 2; whole++)
+                code = rank_pass(r, r->list[i], &f, layer, whole, err);
+    lap(&times->rank, &clock);
+    if (!code && rows)
+        code = judge_layer(r, &f, layer, false, err);
+    else if (!code)
+        truth_from_mean(t);
+    if (!code)
+        code = truth_finish(t, err);
+    if (!code && r->by_head)
+        code = truth_by_head(t, err);
+    if (!code)
+        code = measure_layer(r, layer, false, err);
+    lap(&times->judge, &clock);
+    if (!code && (rows || t->n_response == 0) && any_pass(r, false, false))
+        code = live(r, &f, layer, err);
+    lap(&times->rank, &clock);
+    feed_close(&f);
+    return code ? kvt_within(err, "layer %d", (int)r->info->layer_id[layer]) : KVT_OK;
+}
+
+/* Second visit: judges what was decided over the whole model. */
+static kvt_code visit_again(const run *r, int layer, run_times *times, kvt_err *err)
+{
+    layer_feed f;
+    double clock = cpu_seconds();
+    unsigned needs = r->output ? KVT_NEED_VALUES : 0;
+    bool rows = feed_has_rows(r->info) && r->info->facts.token.n_response > 0;
+    if (feed_open(&f, r->t, layer, needs, 0, false, err))
+        return err->code;
+    lap(&times->read, &clock);
+    kvt_code code = KVT_OK;
+    for (int i = 0; !code && i < r->n; i++)
+        if (runs(r->list[i]) && on_top(r->list[i]) && r->list[i]->whole_model)
+            code = extract(r->list[i], layer, err);
+    if (!code && rows)
+        code = judge_layer(r, &f, layer, true, err);
+    if (!code)
+        code = measure_layer(r, layer, true, err);
+    lap(&times->judge, &clock);
+    feed_close(&f);
+    return code;
+}
+
+/* ---- inside passes over the whole model ----------------------------------------------------
+ */
+
+static kvt_code whole_rows(const run *r, pass *p, layer_feed *feed, kvt_err *err)
+{
+    int64_t n_dim = 0, M = p->n_response;
+    for (int l = 0; l < p->n_layer; l++)
+        if (r->layers[l] && feed[l].all.values.data)
+            n_dim = feed[l].all.values.dim[2];
+    float *scratch = kvt_alloc(4 * n_dim + 1, sizeof *scratch);
+    kvt_code code = scratch ? KVT_OK : kvt_fail_memory(err, n_dim);
+    bool late = p->use->traits.drop_first && !p->skip;
+    for (int64_t m = 0; !code && m < M; m++) {
+        for (int pass_over = 0; !code && pass_over < 2; pass_over++) {
+            for (int l = 0; !code && l < p->n_layer; l++) {
+                if (!r->layers[l])
+                    continue;
+                layer_feed *f = &feed[l];
+                row_job job = {.rows = feed_row(f, m),
+                               .head_stride = f->rows.n_token,
+                               .row = m,
+                               .n_arrived = f->n_prompt + m + 1,
+                               .values = &f->all.values,
+                               .scratch = scratch};
+                kvt_feed token;
+                feed_token(f, &token, m, p->scores);
+                if (pass_over == 0)
+                    code = kvt_engine_token(p->engine, l, &token, err);
+                if (!code && pass_over == (late ? 1 : 0))
+                    judge_row(p, l, &job);
+            }
+            if (!code && pass_over == 0 && p->inside)
+                code = kvt_engine_decide(p->engine, -1, err);
+        }
+    }
+    kvt_free(scratch);
+    return code;
+}
+
+/* A pass that trades slots over the whole model while it decodes: all layers step by step. Its
+ * recall is not measured at every step; lost mass is. */
+static kvt_code live_whole(const run *r, pass *p, kvt_err *err)
+{
+    layer_feed *feed = kvt_alloc(p->n_layer, sizeof *feed);
+    kvt_code code = feed ? KVT_OK : kvt_fail_memory(err, p->n_layer * (int64_t)sizeof *feed);
+    for (int l = 0; !code && l < p->n_layer; l++) {
+        kvt_feed prompt;
+        if (!r->layers[l])
+            continue;
+        if (feed_open(&feed[l], r->t, l, r->needs, r->n_window, r->future, err) ||
+            feed_prompt(&feed[l], &prompt, p->scores, r->truths[l].future_mean, err) ||
+            kvt_engine_prompt(p->engine, l, &prompt, err))
+            code = err->code;
+    }
+    if (!code)
+        code = kvt_engine_decide(p->engine, -1, err);
+    for (int l = 0; !code && l < p->n_layer; l++)
+        for (int a = 0; !code && r->layers[l] && a < p->n_lane; a++)
+            code = p->skip ? KVT_OK : copy_ranking(p, l, a, err);
+    if (!code)
+        code = whole_rows(r, p, feed, err);
+    for (int l = 0; feed && l < p->n_layer; l++) {
+        if (!code && r->layers[l])
+            close_life(p, l);
+        if (feed[l].trace)
+            feed_close(&feed[l]);
+    }
+    kvt_free(feed);
+    return code ? kvt_within(err, "policy %s", p->use->name) : KVT_OK;
+}
+
+/* ---- all layers ----------------------------------------------------------------------------
+ */
+
+typedef kvt_code visit_fn(const run *r, int layer, run_times *times, kvt_err *err);
+
+/* Threads take layers. The error that is returned is that of the lowest layer. */
+static kvt_code over_layers(visit_fn *fn, const run *r, run_times *times, const kvt_ctx *ctx,
+                            kvt_err *err)
+{
+    int list[KVT_LAYERS_MAX], n = 0, done = 0, worst = KVT_LAYERS_MAX;
+    bool stop = false;
+    for (int l = 0; l < r->info->n_layer; l++)
+        if (r->layers[l])
+            list[n++] = l;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(kvt_threads(ctx))
+    for (int i = 0; i < n; i++) {
+        kvt_err mine;
+        run_times spent = {0};
+        bool go;
+#pragma omp critical(kvt_replay_layers)
+        {
+            if (!stop && kvt_progress(ctx, r->info->name, done, n, &mine)) {
+                stop = true;
+                if (worst == KVT_LAYERS_MAX)
+                    *err = mine, worst = -1;
+            }
+            go = !stop;
+        }
+        if (go && fn(r, list[i], &spent, &mine)) {
+#pragma omp critical(kvt_replay_layers)
+            {
+                stop = true;
+                if (list[i] < worst)
+                    *err = mine, worst = list[i];
+            }
+        }
+#pragma omp critical(kvt_replay_layers)
+        {
+            done++;
+            times->read += spent.read;
+            times->rank += spent.rank;
+            times->judge += spent.judge;
+        }
+    }
+    return stop ? err->code : KVT_OK;
+}
+
+static void find_needs(run *r)
+{
+    for (int i = 0; i < r->n; i++) {
+        const pass *p = r->list[i];
+        if (!runs(p))
+            continue;
+        r->needs |= p->use->traits.needs;
+        r->n_window = kvt_max(r->n_window, kvt_use_window(p->use, p->n_prompt));
+        r->future |= (p->use->traits.needs & KVT_NEED_FUTURE) != 0;
+        r->by_head |= p->by_head;
+        r->output |= p->output;
+    }
+    bool rows = feed_has_rows(r->info) && r->info->facts.token.n_response > 0;
+    r->future = r->future && rows;
+    r->output = r->output && rows && r->info->has[KVT_DS_VALUES];
+    if (r->output)
+        r->needs |= KVT_NEED_VALUES;
+}
+
+/* A budget that any layer refused is refused: the lowest layer's reason. */
+static void collect_refusals(pass *p, const bool *layers)
+{
+    for (int c = 0; runs(p) && c < p->n_cell; c++) {
+        for (int l = 0; l < p->n_layer && !p->cell[c].reason[0]; l++) {
+            const char *why =
+                layers[l] ? kvt_engine_refused(p->engine, c, l, &p->cell[c].failed) : NULL;
+            if (why)
+                snprintf(p->cell[c].reason, sizeof p->cell[c].reason, "%s", why);
+        }
+    }
+    for (int l = 0; runs(p) && l < p->n_layer; l++)
+        p->drew |= p->layer_drew[l];
+}
+
+kvt_code pass_run(pass *const *list, int n, kvt_trace *t, const bool *layers, truth *truths,
+                  run_times *times, const kvt_ctx *ctx, kvt_err *err)
+{
+    run r = {.list = list,
+             .n = n,
+             .t = t,
+             .info = kvt_trace_info_of(t),
+             .layers = layers,
+             .truths = truths};
+    find_needs(&r);
+    if (over_layers(visit, &r, times, ctx, err))
+        return err->code;
+    double clock = cpu_seconds();
+    for (int i = 0; i < n; i++)
+        if (runs(list[i]) && on_top(list[i]) && list[i]->whole_model &&
+            kvt_engine_decide(list[i]->engine, -1, err))
+            return kvt_within(err, "policy %s", list[i]->use->name);
+    lap(&times->rank, &clock);
+    if (any_pass(&r, true, true) && over_layers(visit_again, &r, times, ctx, err))
+        return err->code;
+    clock = cpu_seconds();
+    for (int i = 0; i < n; i++)
+        if (runs(list[i]) && !on_top(list[i]) && list[i]->whole_model &&
+            live_whole(&r, list[i], err))
+            return err->code;
+    lap(&times->rank, &clock);
+    for (int i = 0; i < n; i++)
+        collect_refusals(list[i], layers);
+    return KVT_OK;
+}

@@ -1,0 +1,310 @@
+/* plan.c - which passes a run has, what each cell is called, and which are there already. */
+#include "replay/plan_priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/digest.h"
+#include "base/size.h"
+#include "kvt/arena.h"
+#include "kvt/pieces.h"
+
+/* ---- what is asked -------------------------------------------------------------------------
+ */
+
+static kvt_code add_use(plan *p, kvt_use *u, uint64_t seed, bool control, kvt_err *err)
+{
+    for (int i = 0; i < p->n_use; i++) {
+        if (strcmp(p->use[i].use->text, u->text) == 0 && p->use[i].seed == seed) {
+            p->use[i].asked |= !control;
+            return KVT_OK;
+        }
+    }
+    plan_use *use = kvt_resize(p->use, p->n_use, p->n_use + 1, sizeof *use);
+    if (!use)
+        return kvt_fail_memory(err, sizeof *use);
+    p->use = use;
+    use[p->n_use++] = (plan_use){.use = u, .seed = seed, .asked = !control};
+    return KVT_OK;
+}
+
+static kvt_code own_uses(plan *p, const char *text, bool control, kvt_err *err)
+{
+    kvt_use **list;
+    int n;
+    if (kvt_uses_parse(&list, &n, p->registry, text, err))
+        return err->code;
+    kvt_use **all = kvt_resize(p->owned, p->n_owned, p->n_owned + n, sizeof *all);
+    if (!all) {
+        kvt_uses_free(list, n);
+        return kvt_fail_memory(err, n * (int64_t)sizeof *all);
+    }
+    p->owned = all;
+    for (int i = 0; i < n; i++)
+        all[p->n_owned++] = list[i];
+    kvt_free(list);
+    for (int i = p->n_owned - n; i < p->n_owned; i++) {
+        bool random = control && strcmp(all[i]->policy->name, "random") == 0;
+        for (uint64_t s = 0; s < (random ? 3 : 1); s++)
+            if (add_use(p, all[i], p->ctx->seed + s, control, err))
+                return err->code;
+    }
+    return KVT_OK;
+}
+
+static kvt_code add_controls(plan *p, const kvt_replay_spec *spec, kvt_err *err)
+{
+    static const char *const names[] = {"full", "random", "position"};
+    const char *oracle = spec->oracle ? spec->oracle : "oracle";
+    for (int i = 0; i < 3; i++)
+        if (kvt_registry_find(p->registry, names[i]) && own_uses(p, names[i], true, err))
+            return err->code;
+    if (strcmp(oracle, "none") == 0 ||
+        (!spec->oracle && !kvt_registry_find(p->registry, oracle)))
+        return KVT_OK;
+    return own_uses(p, oracle, true, err);
+}
+
+static kvt_code read_budgets(plan *p, const kvt_replay_spec *spec, kvt_err *err)
+{
+    const char *text = spec->budgets ? spec->budgets : kvt_replay_default_budgets();
+    if (kvt_budgets_parse(p->budget, &p->n_budget, text, err))
+        return err->code;
+    for (int i = 0; i < p->n_budget; i++)
+        if (p->budget[i].kind == KVT_BUDGET_FRACTION && spec->rule == KVT_RULE_ABS)
+            return kvt_fail(err, KVT_USAGE, "budget '%s': the rule abs takes tokens only",
+                            p->budget[i].text);
+    return KVT_OK;
+}
+
+kvt_code plan_open(plan *out, const kvt_replay_spec *spec, const kvt_ctx *ctx, kvt_err *err)
+{
+    *out = (plan){.spec = spec, .ctx = ctx};
+    if (spec->n_shard > 0 && (spec->shard < 1 || spec->shard > spec->n_shard))
+        return kvt_fail(err, KVT_USAGE, "shard %d/%d: expected K/N with K from 1 to N",
+                        spec->shard, spec->n_shard);
+    if (kvt_registry_new(&out->registry, err))
+        return err->code;
+    for (int i = 0; i < spec->n_plugin; i++)
+        if (kvt_registry_plugin(out->registry, spec->plugin[i], err))
+            return err->code;
+    if (read_budgets(out, spec, err))
+        return err->code;
+    if (!spec->no_controls && add_controls(out, spec, err))
+        return err->code;
+    if (own_uses(out, spec->policies ? spec->policies : "all", false, err))
+        return err->code;
+    return set_open(&out->set, spec->trace, spec->n_trace, ctx, err);
+}
+
+void plan_close(plan *p)
+{
+    kvt_uses_free(p->owned, p->n_owned);
+    kvt_free(p->use);
+    set_close(&p->set);
+    kvt_registry_free(p->registry);
+}
+
+/* ---- a pass --------------------------------------------------------------------------------
+ */
+
+/* Whether it decides while decoding: its habit, or what was asked where it has both. */
+static bool acts_in_decode(const kvt_use *u, kvt_act act)
+{
+    unsigned phases = u->traits.phases;
+    if (!(phases & KVT_DECODE))
+        return false;
+    return act != KVT_ACT_PREFILL || !(phases & KVT_PREFILL);
+}
+
+static int64_t period(const plan *p, const kvt_use *u)
+{
+    return u->own.every > 0            ? u->own.every
+           : p->spec->shrink_every > 0 ? p->spec->shrink_every
+                                       : 1;
+}
+
+/* The worse of what the policy declares and what is found. */
+static kvt_exactness found_exactness(const pass *x)
+{
+    kvt_exactness e = x->use->traits.exactness;
+    if (x->inside && e < KVT_OPEN_LOOP)
+        e = KVT_OPEN_LOOP;
+    return e;
+}
+
+/* Why a policy cannot run on a trace at all, into reason; "" where it can. */
+static void find_reason(const plan *p, pass *x, int trace, kvt_trace *t)
+{
+    const kvt_traits *traits = &x->use->traits;
+    const kvt_trace_info *info = kvt_trace_info_of(t);
+    const char *name = x->use->policy->name;
+    char lacks[200];
+    unsigned elsewhere = KVT_NEED_PROBE | KVT_NEED_SCORES | KVT_NEED_OTHERS;
+    int64_t window = kvt_use_window(x->use, x->n_prompt);
+    int64_t before = info->n_query - x->n_response;
+    bool rows = info->has[KVT_DS_QUERY_POS];
+    if (traits->exactness == KVT_NOT_REPLAYABLE)
+        snprintf(x->reason, sizeof x->reason, "policy %s: not replayable from a trace", name);
+    else if (kvt_trace_lacks(t, traits->needs & ~elsewhere, lacks, sizeof lacks))
+        snprintf(x->reason, sizeof x->reason, "policy %s %s", name, lacks);
+    else if ((traits->needs & KVT_NEED_OTHERS) && set_others(&p->set, trace) == 0)
+        snprintf(x->reason, sizeof x->reason,
+                 "policy %s needs other traces of the same model in the run, and there is none",
+                 name);
+    else if (traits->needs & (KVT_NEED_PROBE | KVT_NEED_LOGITS))
+        snprintf(x->reason, sizeof x->reason,
+                 "policy %s needs %s, which this version does not replay", name,
+                 traits->needs & KVT_NEED_PROBE ? "a probe" : "rows before the softmax");
+    else if ((traits->needs & KVT_NEED_SCORES) && !x->use->own.file[0])
+        snprintf(x->reason, sizeof x->reason,
+                 "policy %s needs file=SCORES (kvt import --scores)", name);
+    else if (traits->by_threshold)
+        snprintf(x->reason, sizeof x->reason,
+                 "policy %s keeps what is above a threshold, which this version does not match",
+                 name);
+    else if ((x->inside || x->skip) && x->n_response > 0 && !rows)
+        snprintf(x->reason, sizeof x->reason,
+                 "policy %s acts in decode and needs rows, which this trace (level %s) lacks",
+                 name, kvt_level_name(info->facts.level));
+    else if ((traits->needs & KVT_NEED_ATTN) && window > before)
+        snprintf(
+            x->reason, sizeof x->reason,
+            "policy %s needs the last %lld prompt rows, the trace holds %lld (capture with "
+            "--queries all)",
+            name, (long long)window, (long long)before);
+}
+
+static kvt_code open_scores(pass *x, const kvt_trace_info *info, kvt_err *err)
+{
+    if (!(x->use->traits.needs & KVT_NEED_SCORES) || x->reason[0])
+        return KVT_OK;
+    if (kvt_scores_open(&x->scores, x->use->own.file, err))
+        return kvt_within(err, "policy %s", x->use->policy->name);
+    const kvt_view *v = &x->scores->score;
+    if (strcmp(x->scores->trace_digest, info->digest) != 0)
+        snprintf(x->reason, sizeof x->reason,
+                 "policy %s: the score file is of another trace (digest %.8s, expected %.8s)",
+                 x->use->policy->name, x->scores->trace_digest, info->digest);
+    else if (v->dim[0] != x->n_layer || v->dim[1] != x->n_lane || v->dim[2] != x->n_prompt)
+        snprintf(
+            x->reason, sizeof x->reason,
+            "policy %s: scores of %lld layers, %lld lanes, %lld tokens, expected %d, %d, %lld",
+            x->use->policy->name, (long long)v->dim[0], (long long)v->dim[1],
+            (long long)v->dim[2], x->n_layer, x->n_lane, (long long)x->n_prompt);
+    return KVT_OK;
+}
+
+/* XXH128 of everything that decides a cell. */
+static kvt_code name_cell(const plan *p, const pass *x, pass_cell *c, int trace, kvt_err *err)
+{
+    const set_trace *s = &p->set.trace[trace];
+    char others[KVT_DIGEST_TEXT] = "", text[512];
+    digest *d = digest_new();
+    if (!d)
+        return kvt_fail_memory(err, 64);
+    if (x->use->traits.needs & KVT_NEED_OTHERS)
+        set_digest(&p->set, trace, others);
+    digest_add_text(d, s->digest);
+    digest_add_text(d, x->use->text);
+    digest_add_text(d, registry_digest(p->registry, x->use->policy));
+    digest_add_text(d, x->scores ? x->scores->digest : "");
+    digest_add_text(d, others);
+    digest_add_text(d, c->asked->text);
+    digest_add_text(d, p->spec->layers ? p->spec->layers : "");
+    snprintf(text, sizeof text,
+             "semantics %d tokens %lld rule %s act %d every %lld seed %llu output %d",
+             SEMANTICS, (long long)c->tokens, kvt_rule_name(p->spec->rule), x->inside,
+             (long long)x->every, (unsigned long long)x->seed, x->output);
+    digest_add_text(d, text);
+    digest_get(d, c->run_id);
+    digest_free(d);
+    return KVT_OK;
+}
+
+static int by_tokens(const void *a, const void *b)
+{
+    const pass_cell *x = a, *y = b;
+    if (x->tokens != y->tokens)
+        return x->tokens < y->tokens ? -1 : 1;
+    return (x->asked > y->asked) - (x->asked < y->asked);
+}
+
+/* Budgets in whole slots, rising, equal ones once. */
+static kvt_code resolve(const plan *p, pass *x, int trace, kvt_err *err)
+{
+    const set_trace *s = &p->set.trace[trace];
+    x->cell = kvt_alloc(p->n_budget, sizeof *x->cell);
+    if (!x->cell)
+        return kvt_fail_memory(err, p->n_budget * (int64_t)sizeof *x->cell);
+    int64_t per = x->n_layer ? s->n_lane / x->n_layer : 1, lanes = 0;
+    for (int l = 0; l < x->n_layer; l++)
+        lanes += p->layers[l] ? per : 0;
+    for (int i = 0; i < p->n_budget; i++) {
+        const kvt_budget *b = &p->budget[i];
+        x->cell[i] = (pass_cell){.asked = b};
+        x->cell[i].tokens = kvt_budget_tokens(b, p->spec->rule, x->n_prompt,
+                                              lanes * x->n_lane / per, s->slot_bytes);
+    }
+    qsort(x->cell, (size_t)p->n_budget, sizeof *x->cell, by_tokens);
+    x->n_cell = 0;
+    for (int i = 0; i < p->n_budget; i++)
+        if (i == 0 || x->cell[i].tokens != x->cell[x->n_cell - 1].tokens)
+            x->cell[x->n_cell++] = x->cell[i];
+    for (int i = 0; i < x->n_cell; i++)
+        if (name_cell(p, x, &x->cell[i], trace, err))
+            return err->code;
+    return KVT_OK;
+}
+
+kvt_code plan_pass(pass **out, const plan *p, const plan_use *u, int trace, kvt_trace *t,
+                   kvt_err *err)
+{
+    const kvt_trace_info *info = kvt_trace_info_of(t);
+    pass *x = kvt_alloc(1, sizeof *x);
+    *out = NULL;
+    if (!x)
+        return kvt_fail_memory(err, sizeof *x);
+    const kvt_traits *traits = &u->use->traits;
+    x->use = u->use;
+    x->seed = u->seed;
+    x->inside = acts_in_decode(u->use, p->spec->act);
+    x->skip = traits->effect == KVT_SKIP;
+    x->by_head = traits->by_query_head;
+    x->whole_model = traits->scope == KVT_BY_MODEL;
+    x->output = !p->spec->no_output_error && info->has[KVT_DS_VALUES];
+    x->every = period(p, u->use);
+    x->n_layer = info->n_layer;
+    x->n_head = (int)info->facts.model.n_head;
+    x->n_lane = x->by_head ? x->n_head : (int)info->facts.model.n_kv_head;
+    x->n_prompt = info->facts.token.n_prompt;
+    x->n_response = info->facts.token.n_response;
+    x->exactness = found_exactness(x);
+    find_reason(p, x, trace, t);
+    if (open_scores(x, info, err) || resolve(p, x, trace, err)) {
+        pass_free(x);
+        return err->code;
+    }
+    *out = x;
+    return KVT_OK;
+}
+
+/* ---- layers --------------------------------------------------------------------------------
+ */
+
+kvt_code plan_layers(bool *out, const plan *p, const kvt_trace_info *info, kvt_err *err)
+{
+    bool asked[KVT_LAYERS_MAX];
+    int n = 0, n_model = (int)info->facts.model.n_layer;
+    if (p->spec->layers && list_parse(asked, n_model, p->spec->layers, err))
+        return kvt_within(err, "layers");
+    for (int l = 0; l < info->n_layer; l++) {
+        out[l] = !p->spec->layers || asked[info->layer_id[l]];
+        n += out[l];
+    }
+    if (n == 0)
+        return kvt_fail(err, KVT_USAGE, "layers '%s': '%s' holds none of them", p->spec->layers,
+                        info->path);
+    return KVT_OK;
+}

@@ -1,0 +1,236 @@
+/* replay_priv.h - what the files of replay/ share beyond the engine.
+ *
+ *   set.c    the traces of a run, what they have in common, the table of relative positions
+ *   rows.c   attention rows of a layer: read, or computed where the trace holds none
+ *   truth.c  what the response looks at: remaining mass, its order, sums
+ *   judge.c  kept sets against rows: mass lost, output error
+ *   pass.c   one trace through all its passes
+ *   finish.c what was judged becomes cells and lanes
+ *   plan.c   which passes there are, their names, what is there already
+ *   replay.c the whole run */
+#ifndef REPLAY_PRIV_H
+#define REPLAY_PRIV_H
+
+#include "kvt/engine.h"
+#include "kvt/metric.h"
+
+/* Where a policy's plug-in has its digest; "" for built-in ones. */
+const char *registry_digest(const kvt_registry *r, const kvt_policy *p);
+
+/* Part of every run_id: a change of what a cell means makes old results unequal. */
+enum { SEMANTICS = 1 };
+
+/* ---- set.c ---------------------------------------------------------------------------------
+ */
+
+/* One trace of a run. What is asked of it before any pass runs is kept, so that it is opened
+ * when its turn comes and closed behind it. */
+typedef struct set_trace {
+    char path[1024], name[128], digest[KVT_DIGEST_TEXT];
+    char folder[160];            /* of its results: name and 8 digits of the digest */
+    char model[KVT_DIGEST_TEXT]; /* digest of model, weights and layers */
+    int64_t n_prompt, n_response, slot_bytes, n_lane;
+    bool has_future;
+} set_trace;
+
+typedef struct trace_set {
+    set_trace *trace;
+    int n;
+} trace_set;
+
+/* Reads the heads of all traces; result files are passed over, a trace named twice counts once.
+ */
+KVT_CHECKED kvt_code set_open(trace_set *out, const char *const *path, int n,
+                              const kvt_ctx *ctx, kvt_err *err);
+void set_close(trace_set *s);
+/* Traces with the same model and layers beside trace i that have a future. */
+int set_others(const trace_set *s, int i);
+/* Digest over those others, for the identity of a pass that reads them. */
+void set_digest(const trace_set *s, int i, char out[KVT_DIGEST_TEXT]);
+/* f32 [L G KVT_POSITION_BINS], kvt_free() it: mean future mass by relative position over the
+ * others of trace i. */
+KVT_CHECKED kvt_code set_positions(float **out, const trace_set *s, int i, size_t cache_bytes,
+                                   kvt_err *err);
+
+/* ---- rows.c --------------------------------------------------------------------------------
+ */
+
+/* f16 [H Q T] of a layer, queries from..to of the stored ones. */
+typedef struct layer_rows {
+    const uint16_t *data;
+    int64_t n_head, n_query, n_token;
+    int64_t head_stride, row_stride; /* elements */
+    kvt_view borrowed;
+    uint16_t *owned;
+} layer_rows;
+
+KVT_CHECKED kvt_code rows_read(layer_rows *out, kvt_trace *t, int layer, int64_t from,
+                               int64_t to, kvt_err *err);
+void rows_done(layer_rows *r, kvt_trace *t);
+
+/* ---- truth.c -------------------------------------------------------------------------------
+ */
+
+/* The future of one layer, shared by all passes. All sums of halves are exact in doubles. */
+typedef struct truth {
+    int n_head, n_kv;
+    int64_t n_prompt, n_response;
+    double *head;  /* f64 [H N] sum over the response rows; from future/mean x M without rows */
+    double *group; /* f64 [G N] the same, mean over the heads of the group */
+    int32_t *order;      /* i32 [G N] by falling group, ties by position */
+    int32_t *head_order; /* i32 [H N], NULL until asked for */
+    float *future_mean;  /* f32 [H N] of the trace, NULL: not there */
+} truth;
+
+KVT_CHECKED kvt_code truth_new(truth *out, int n_head, int n_kv, int64_t n_prompt,
+                               int64_t n_response, kvt_err *err);
+KVT_CHECKED kvt_code truth_finish(truth *t, kvt_err *err); /* group sums and orders from head */
+KVT_CHECKED kvt_code truth_by_head(truth *t, kvt_err *err); /* head_order, once */
+void truth_free(truth *t);
+
+/* A lane's remaining mass at step 0 and its order: of a kv head, or of a query head. */
+static inline const double *truth_mass(const truth *t, int lane, bool by_head)
+{
+    return (by_head ? t->head : t->group) + lane * t->n_prompt;
+}
+static inline const int32_t *truth_order(const truth *t, int lane, bool by_head)
+{
+    return (by_head ? t->head_order : t->order) + lane * t->n_prompt;
+}
+
+/* ---- a pass --------------------------------------------------------------------------------
+ */
+
+enum { LANE_METRICS_MAX = 16, REASON_MAX = 256 };
+
+/* A budget of a pass. */
+typedef struct pass_cell {
+    const kvt_budget *asked;
+    int64_t tokens; /* slots per lane; below 1: the rule gives none */
+    char run_id[KVT_RUN_ID];
+    char reason[REASON_MAX]; /* skipped or failed, "": it runs */
+    bool failed;
+} pass_cell;
+
+/* One policy on one trace at the budgets that are missing. Arrays are filled by layer, each in
+ * a fixed place, by any number of threads. A = lanes of a layer, H = query heads of a layer. */
+typedef struct pass {
+    const kvt_use *use;
+    uint64_t seed;
+    bool inside, skip, by_head, whole_model; /* growth; SKIP; a lane per query head; scope */
+    bool output, quiet; /* output error is asked for; no part of what was asked (a bound) */
+    int n_cell, n_layer, n_lane, n_head; /* L, A, H */
+    int64_t n_prompt, n_response, every;
+    pass_cell *cell;         /* [n_cell] rising */
+    char reason[REASON_MAX]; /* why none of it can run, "": it can */
+    kvt_engine *engine;
+    kvt_exactness exactness;
+    kvt_scores *scores; /* of file=, or NULL */
+    bool drew;          /* random numbers were drawn */
+
+    uint64_t *kept;      /* [L A N] on top: bit c, kept by cell c */
+    float *score;        /* [L A N] NULL: there is none */
+    uint8_t *pinned;     /* [L A N] */
+    int32_t *rank;       /* [L A N] one ranking */
+    int32_t *cut;        /* [n_cell L A] */
+    int32_t *evict_step; /* [n_cell L A T] NULL: rank and cut say it */
+    float *lost;         /* [n_cell L H M] */
+    float *out_err;      /* [n_cell L H M] NULL: not asked for */
+    float *seen;         /* [n_cell L A M] slots that each row saw */
+    double *kept_mass;   /* [n_cell L A] on top: sum of the remaining mass of what is kept */
+    double *measure; /* [n_cell L A LANE_METRICS_MAX] sum over decisions of each lane metric */
+    int32_t *measured;       /* the same extents: over how many */
+    kvt_engine_count *count; /* [n_cell L A] */
+    int64_t *end;            /* [n_cell L A] slots after the last decision */
+    bool layer_drew[KVT_LAYERS_MAX], layer_scored[KVT_LAYERS_MAX];
+    int64_t decisions; /* slot updates */
+} pass;
+
+static inline int64_t pass_lane(const pass *p, int cell, int layer, int lane)
+{
+    return ((int64_t)cell * p->n_layer + layer) * p->n_lane + lane;
+}
+static inline int64_t pass_head(const pass *p, int cell, int layer, int head)
+{
+    return ((int64_t)cell * p->n_layer + layer) * p->n_head + head;
+}
+
+/* ---- judge.c -------------------------------------------------------------------------------
+ */
+
+/* The response rows of one lane, turned so that the rows of a token lie together, and its
+ * values. Built once for each lane of a layer and used by all passes. */
+typedef struct lane_rows {
+    int n_head;                             /* query heads */
+    int first_head;                         /* of the layer */
+    int64_t n_token, n_row, n_block, width; /* T, M, blocks of `width` rows of one head */
+    float *turned;      /* f32 [H n_block T width] rows beyond the last are 0 */
+    const float *value; /* f32 [T D] or NULL */
+    int64_t n_dim;
+    float *full;     /* f32 [H n_block width D] sum of p v over all tokens */
+    float *late;     /* f32 [H n_block width D] the same over response tokens */
+    double *row_sum; /* f64 [H n_block width] */
+    kvt_arena *memory;
+} lane_rows;
+
+KVT_CHECKED kvt_code lane_rows_new(lane_rows *out, const layer_rows *rows, int first_head,
+                                   int n_head, int64_t n_prompt, const float *value,
+                                   int64_t n_dim, kvt_err *err);
+void lane_rows_free(lane_rows *r);
+/* head f64 [n_head N]: sums over the rows. */
+void lane_rows_sum(const lane_rows *r, double *head, int64_t n_prompt);
+
+/* On top: mass lost and output error of every row at every cell from the kept masks. */
+KVT_CHECKED kvt_code judge_on_top(pass *p, int layer, const lane_rows *r, kvt_err *err);
+/* Lane metrics and kept mass of an on-top pass. */
+KVT_CHECKED kvt_code judge_lanes(pass *p, int layer, const truth *t, kvt_arena *work,
+                                 kvt_err *err);
+
+/* Inside and SKIP: one response row over what each lane holds. `rows` f32 [H T'] of the row. */
+typedef struct row_job {
+    const float *rows; /* f32 [H T'] */
+    int64_t head_stride, row, n_arrived;
+    const kvt_view *values; /* f32 [G T D], data NULL: not asked for */
+    float *scratch;         /* [4 H D] */
+} row_job;
+void judge_row(pass *p, int layer, const row_job *j);
+/* Lane metrics of an inside pass over what its lanes hold. Arrays are [A stride], of query
+ * heads or of kv heads. */
+typedef struct step_job {
+    int64_t step, n_arrived, stride;
+    const double *left_head, *left_group;
+    const int32_t *order_head, *order_group;
+    const truth *truth;
+    kvt_arena *work;
+} step_job;
+KVT_CHECKED kvt_code judge_step(pass *p, int layer, const step_job *s, kvt_err *err);
+
+/* ---- measure.c -----------------------------------------------------------------------------
+ */
+
+/* Metrics that are asked of lanes: their index in kvt_metrics(), at most LANE_METRICS_MAX. */
+int measure_lane_metrics(int out[LANE_METRICS_MAX]);
+/* Type-7 quantile of x [n], which is put into another order; NAN for n = 0. */
+double measure_quantile(double *x, int64_t n, double q);
+
+/* ---- pass.c, finish.c, plan.c --------------------------------------------------------------
+ */
+
+typedef struct run_times {
+    double read, rank, judge, write;
+} run_times;
+
+/* Runs all passes of a trace; each is filled, or has its reason. */
+KVT_CHECKED kvt_code pass_run(pass *const *list, int n, kvt_trace *t, const bool *layers,
+                              truth *truths, run_times *times, const kvt_ctx *ctx,
+                              kvt_err *err);
+KVT_CHECKED kvt_code pass_make(pass *p, const kvt_trace_info *info,
+                               kvt_err *err); /* its arrays */
+void pass_free(pass *p);
+
+/* The result of a pass. `layers` [L of the trace]; truths as pass_run() left them. */
+KVT_CHECKED kvt_code finish_pass(kvt_result **out, const pass *p, const kvt_trace_info *info,
+                                 const bool *layers, const truth *truths, kvt_rule rule,
+                                 const kvt_ctx *ctx, kvt_err *err);
+
+#endif

@@ -217,37 +217,37 @@ static bool on_progress(void *user, const char *what, int64_t done, int64_t tota
     if (!s || c->quiet || c->progress == HOW_NONE)
         return true;
     int64_t now = now_ms();
-    if (!s->started || done < s->last ||
-        total != s->total) { /* the next stretch of work counts from the start */
+    /* The next stretch of work counts from its own start. */
+    if (!s->started || done < s->last || total != s->total)
         *s = (shown){.began_ms = now,
                      .drawn_ms = s->started ? s->drawn_ms : now,
                      .first = done,
                      .total = total,
                      .on_line = s->on_line,
                      .started = true};
-        s->last = done;
-        if (now - s->drawn_ms < (bar ? REDRAW_MS : PLAIN_MS))
-            return true;
-        s->drawn_ms = now;
-        draw(c, s, what ? what : "", done, total, line, sizeof line);
-        if (bar)
-            print_bar(s, line);
-        else
-            fprintf(stderr, "kvt: %s\n", line);
+    s->last = done;
+    if (now - s->drawn_ms < (bar ? REDRAW_MS : PLAIN_MS))
         return true;
-    }
+    s->drawn_ms = now;
+    draw(c, s, what ? what : "", done, total, line, sizeof line);
+    if (bar)
+        print_bar(s, line);
+    else
+        fprintf(stderr, "kvt: %s\n", line);
+    return true;
+}
 
-    void cli_progress_init(cli * c)
-    {
-        c->shown = kvt_alloc(1, sizeof(shown)); /* without it nothing is drawn */
-        c->ctx.log = on_log;
-        c->ctx.progress = on_progress;
-        c->ctx.user = c;
-    }
+void cli_progress_init(cli *c)
+{
+    c->shown = kvt_alloc(1, sizeof(shown)); /* without it nothing is drawn */
+    c->ctx.log = on_log;
+    c->ctx.progress = on_progress;
+    c->ctx.user = c;
+}
 
-    void cli_progress_fini(cli * c)
-    {
-        cli_progress_end(c);
-        kvt_free(c->shown);
-        c->shown = NULL;
-    }
+void cli_progress_fini(cli *c)
+{
+    cli_progress_end(c);
+    kvt_free(c->shown);
+    c->shown = NULL;
+}

@@ -1,0 +1,216 @@
+/* test_engine_mini.c - the engine against the plain driver: every policy, every choice, both
+ * growth classes, four budgets in one pass; what is held after every token must be the same. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "kvt/engine.h"
+#include "../mini.h"
+
+enum { CASE_MAX = 256, N_BUDGET = 4 };
+static const int64_t budgets[N_BUDGET] = {7, 17, 33, 49};
+
+typedef struct variant {
+    char name[128], params[96], text[160];
+    const kvt_policy *p;
+    const kvt_share *share; /* NULL: the policy's own */
+    bool prefill_only;
+} variant;
+
+static variant cases[CASE_MAX];
+static int n_case;
+static kvt_arena *memory;
+static toy *trace;
+static float mass[8 * 8 * KVT_POSITION_BINS];
+static kvt_registry *registry;
+
+/* Rows first..first + n - 1 of a layer, over the first n_token positions: f32 [H n n_token]. */
+static kvt_view rows_of(int layer, int64_t first, int64_t n, int64_t n_token)
+{
+    int64_t *pos = kvt_arena_array(memory, trace->T, sizeof *pos);
+    float *data = kvt_arena_array(memory, trace->n_head * n * n_token, sizeof *data);
+    float *row = kvt_arena_array(memory, trace->T, sizeof *row);
+    for (int64_t j = 0; j < trace->T; j++)
+        pos[j] = j;
+    for (int h = 0; h < trace->n_head; h++)
+        for (int64_t q = 0; q < n; q++) {
+            toy_row(row, trace, layer, h, first + q, pos, trace->T);
+            memcpy(data + (h * n + q) * n_token, row, (size_t)n_token * sizeof *row);
+        }
+    return kvt_view_of(data, KVT_F32, KVT_SHAPE("HQT", trace->n_head, n, n_token));
+}
+
+static kvt_feed prompt_feed(int layer, int64_t n_window)
+{
+    int64_t N = trace->N;
+    float *sum = kvt_arena_array(memory, trace->n_head * N, sizeof *sum);
+    float *max = kvt_arena_array(memory, trace->n_head * N, sizeof *max);
+    for (int h = 0; h < trace->n_head; h++)
+        toy_columns(sum + h * N, max + h * N, trace, layer, h);
+    return (kvt_feed){.rows = rows_of(layer, N - n_window, n_window, N),
+                      .future = rows_of(layer, N, trace->M, N),
+                      .col_sum = kvt_view_of(sum, KVT_F32, KVT_SHAPE("HN", trace->n_head, N)),
+                      .col_max = kvt_view_of(max, KVT_F32, KVT_SHAPE("HN", trace->n_head, N))};
+}
+
+/* Slots that the engine holds are those of the driver, at every budget. */
+static void compare(const kvt_engine *e, const mini_result *plain, int64_t m)
+{
+    for (int b = 0; b < N_BUDGET; b++)
+        for (int l = 0; l < trace->n_layer; l++) {
+            bool failed = false;
+            const char *why = kvt_engine_refused(e, b, l, &failed);
+            if (failed)
+                fail_msg("budget %lld: %s", (long long)budgets[b], why);
+            if (plain[b].skipped) {
+                assert_non_null(why);
+                continue;
+            }
+            if (why)
+                fail_msg("budget %lld: refused: %s", (long long)budgets[b], why);
+            for (int a = 0; a < plain[b].n_lane; a++) {
+                const int64_t *pos;
+                int64_t n;
+                const uint8_t *want = mini_held(&plain[b], trace, m, l, a);
+                kvt_engine_held(e, b, l, a, &pos, &n);
+                assert_int_equal(n, mini_count(&plain[b], trace, m, l, a));
+                for (int64_t s = 0; s < n; s++)
+                    if (!want[pos[s]])
+                        fail_msg(
+                            "budget %lld, after %lld tokens, layer %d, lane %d: the engine "
+                            "holds %lld, the plain driver does not",
+                            (long long)budgets[b], (long long)m, l, a, (long long)pos[s]);
+            }
+        }
+}
+
+static void run_engine(const variant *v, const kvt_use *use, const mini_result *plain)
+{
+    kvt_err err;
+    kvt_engine *e;
+    kvt_sequence seq = trace->seq;
+    seq.position_mass = mass;
+    bool decode = plain[N_BUDGET - 1].decodes, skip = v->p->traits.effect == KVT_SKIP;
+    kvt_engine_spec spec = {.use = use,
+                            .seq = &seq,
+                            .budget = budgets,
+                            .n_budget = N_BUDGET,
+                            .decode = decode,
+                            .every = 1,
+                            .seed = 7,
+                            .trace_digest = "toy"};
+    assert_int_equal(kvt_engine_new(&e, &spec, &err), KVT_OK);
+    int64_t n_window = kvt_use_window(use, trace->N);
+    for (int l = 0; l < trace->n_layer; l++) {
+        kvt_feed feed = prompt_feed(l, n_window);
+        if (kvt_engine_prompt(e, l, &feed, &err))
+            fail_msg("%s", err.text);
+    }
+    if (kvt_engine_decide(e, -1, &err))
+        fail_msg("%s", err.text);
+    if (!skip)
+        compare(e, plain, 0);
+    for (int64_t m = 0; decode && m < trace->M; m++) {
+        for (int l = 0; l < trace->n_layer; l++) {
+            kvt_feed feed = {.rows = rows_of(l, trace->N + m, 1, trace->N + m + 1)};
+            if (kvt_engine_token(e, l, &feed, &err))
+                fail_msg("%s", err.text);
+        }
+        if (skip) /* what this row read */
+            compare(e, plain, m + 1);
+        if (kvt_engine_decide(e, -1, &err))
+            fail_msg("%s", err.text);
+        if (!skip)
+            compare(e, plain, m + 1);
+    }
+    kvt_engine_free(e);
+}
+
+static void engine_is_the_plain_driver(void **state)
+{
+    const variant *v = *state;
+    kvt_err err;
+    kvt_use *use;
+    mini_result plain[N_BUDGET];
+    size_t mark = kvt_arena_mark(memory);
+    for (int b = 0; b < N_BUDGET; b++) {
+        mini_spec spec = {.trace = trace,
+                          .policy = v->p,
+                          .share = v->share,
+                          .params = v->params,
+                          .budget = budgets[b],
+                          .prefill_only = v->prefill_only,
+                          .position_mass = mass};
+        if (mini_run(&plain[b], &spec, memory, &err))
+            fail_msg("%s", err.text);
+    }
+    if (kvt_use_parse(&use, registry, v->text, &err))
+        fail_msg("%s", err.text);
+    run_engine(v, use, plain);
+    kvt_use_free(use);
+    kvt_arena_rewind(memory, mark);
+}
+
+static void add_shared(const kvt_policy *p, const kvt_share *share, bool prefill_only)
+{
+    variant *v = &cases[n_case++];
+    *v = (variant){.p = p, .share = share, .prefill_only = prefill_only};
+    snprintf(v->text, sizeof v->text, "%s/%s", p->name, share->name);
+    snprintf(v->name, sizeof v->name, "%s/%s%s", p->name, share->name,
+             prefill_only ? " on the prompt" : "");
+}
+
+static void add_case(const kvt_policy *p, const char *param, const char *value,
+                     bool prefill_only)
+{
+    variant *v = &cases[n_case++];
+    v->p = p;
+    v->prefill_only = prefill_only;
+    snprintf(v->params, sizeof v->params, *param ? "%s=%s" : "%s%s", param, value);
+    snprintf(v->text, sizeof v->text, *param ? "%s:%s=%s" : "%s%s%s", p->name, param, value);
+    snprintf(v->name, sizeof v->name, *param ? "%s %s=%s%s" : "%s%s%s%s", p->name, param, value,
+             prefill_only ? " on the prompt" : "");
+}
+
+int main(void)
+{
+    kvt_err err;
+    memory = kvt_arena_new((size_t)2 << 30);
+    trace = toy_new(memory, 9, 2, 5, 4, 2, 50, 8, false);
+    for (size_t i = 0; i < sizeof mass / sizeof *mass; i++)
+        mass[i] = (float)(toy_mix((uint64_t)i) % 1000) / 1000;
+    if (kvt_registry_new(&registry, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    for (int i = 0; kvt_policies()[i]; i++) {
+        const kvt_policy *p = kvt_policies()[i];
+        if (strcmp(p->name, "random") == 0)
+            continue; /* its streams are the engine's own */
+        for (int act = 0; act < 2; act++) {
+            /* a bound of retrieval has no decision on the prompt in the plain driver */
+            if (act && (!(p->traits.phases & KVT_DECODE) || p->traits.effect == KVT_SKIP))
+                continue;
+            add_case(p, "", "", act);
+            for (int k = 0; kvt_shares()[k] && p->traits.effect != KVT_SKIP; k++)
+                add_shared(p, kvt_shares()[k], act);
+            for (const kvt_param *q = p->params; q && q->name; q++)
+                for (int k = 0; q->type == KVT_CHOICE && k <= (int)q->max; k++)
+                    add_case(p, q->name, q->choices[k].name, act);
+        }
+    }
+    static struct CMUnitTest tests[CASE_MAX];
+    for (int i = 0; i < n_case; i++)
+        tests[i] = (struct CMUnitTest){.name = cases[i].name,
+                                       .test_func = engine_is_the_plain_driver,
+                                       .initial_state = &cases[i]};
+    int failed = _cmocka_run_group_tests("engine", tests, (size_t)n_case, NULL, NULL);
+    kvt_registry_free(registry);
+    kvt_arena_free(memory);
+    return failed;
+}

@@ -220,13 +220,14 @@ static void entry(FILE *out, const char *name, const char *title, const char *pa
     bold(out, name);
     fputs("\n\t", out);
     put(out, title);
-    fputs(". ", out);
+    fputc('.', out);
     if (paper && paper[0]) {
+        fputc(' ', out);
         put(out, paper);
-        fputs(". ", out);
+        fputc('.', out);
     }
     if (differs && differs[0]) {
-        fputs("Differs: ", out);
+        fputs(" Differs: ", out);
         put(out, differs);
     }
     fputs("\n\n", out);
@@ -323,8 +324,8 @@ static void csv_page(FILE *out)
         kvt_report_schema(kvt_report_names()[i], &schema);
         for (int k = 0; k < schema.n; k++) {
             const kvt_column *c = &schema.column[k];
-            snprintf(text, sizeof text, "%s%s%s.", c->help, c->unit[0] ? "; unit " : "",
-                     c->unit);
+            snprintf(text, sizeof text, "%s%s%s.", c->help,
+                     c->unit && c->unit[0] ? "; unit " : "", c->unit ? c->unit : "");
             item(out, c->name, "", text);
         }
     }

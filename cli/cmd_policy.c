@@ -63,6 +63,14 @@ static const char *acts_text(unsigned phases)
     return phases == KVT_DECODE ? "decode" : "both";
 }
 
+/* What its numbers are worth as it runs by default: what acts in decode meets queries of the
+ * full cache. The engine finds the same. */
+static kvt_exactness usual_class(const kvt_traits *t)
+{
+    bool decodes = t->phases & KVT_DECODE;
+    return decodes && t->exactness < KVT_OPEN_LOOP ? KVT_OPEN_LOOP : t->exactness;
+}
+
 /* ---- list ----------------------------------------------------------------------------------
  */
 
@@ -114,7 +122,10 @@ static json_t *policy_json(const kvt_policy *p)
     json_object_set_new(row, "title", json_string(p->title));
     json_object_set_new(row, "paper", json_string(p->paper));
     json_object_set_new(row, "differs", json_string(p->differs));
-    json_object_set_new(row, "exactness", json_string(kvt_exactness_name(p->traits.exactness)));
+    json_object_set_new(row, "exactness",
+                        json_string(kvt_exactness_name(usual_class(&p->traits))));
+    json_object_set_new(row, "exactness_best",
+                        json_string(kvt_exactness_name(p->traits.exactness)));
     json_object_set_new(row, "acts", json_string(acts_text(p->traits.phases)));
     json_object_set_new(row, "control", json_boolean(p->traits.control));
     json_object_set_new(row, "one_ranking", json_boolean(p->traits.one_ranking));
@@ -169,16 +180,13 @@ static kvt_code list_table(cli *c, const kvt_registry *r, kvt_err *err)
             needs_short(p->traits.needs, needs, sizeof needs);
             code = cli_table_row(
                 t,
-                (const char *const[]){p->name, kvt_exactness_name(p->traits.exactness),
+                (const char *const[]){p->name, kvt_exactness_name(usual_class(&p->traits)),
                                       acts_text(p->traits.phases), needs, p->title, NULL},
                 err);
         }
     if (!code)
         code = cli_table_print(t, stdout, err);
     cli_table_free(t);
-    if (!code)
-        cli_note(c, "class is the best it can have: what acts in decode is open-loop there. "
-                    "kvt policy show NAME says more");
     return code;
 }
 
@@ -193,11 +201,11 @@ static void label(FILE *out, const char *name, const char *value)
     cli_wrap(out, value, LABEL_WIDTH, LABEL_WIDTH, LINE_WIDTH);
 }
 
-static void show_params(FILE *out, const kvt_param *p)
+static void show_params(FILE *out, const char *title, const kvt_param *p)
 {
     char range[160], def[64], text[640];
     if (p && p->name)
-        fprintf(out, "\nparameters\n");
+        fprintf(out, "\n%s\n", title);
     for (; p && p->name; p++) {
         if (p->type == KVT_CHOICE)
             snprintf(def, sizeof def, "%s", p->choices[(int)p->def].name);
@@ -247,11 +255,10 @@ static void show_policy(FILE *out, const kvt_policy *p)
                    "at the end of the prompt only");
     label(out, "acts", text);
     show_needs(out, p);
-    snprintf(text, sizeof text, "%s: %s%s", kvt_exactness_name(t->exactness),
-             kvt_exactness_help(t->exactness),
-             t->phases & KVT_DECODE && t->exactness == KVT_EXACT
-                 ? "; in decode open-loop, as later queries are those of the full cache"
-                 : "");
+    kvt_exactness usual = usual_class(t);
+    snprintf(text, sizeof text, "%s: %s%s%s", kvt_exactness_name(usual),
+             kvt_exactness_help(usual), usual != t->exactness ? "; with --act prefill " : "",
+             usual != t->exactness ? kvt_exactness_name(t->exactness) : "");
     label(out, "class", text);
     label(out, "chooses", scope_text(t->scope));
     label(out, "effect", effect_text(t->effect));
@@ -261,9 +268,9 @@ static void show_policy(FILE *out, const kvt_policy *p)
     label(out, "budgets",
           t->one_ranking ? "one ranking serves all of them, on the prompt"
                          : "each is replayed");
-    show_params(out, p->params);
+    show_params(out, "parameters", p->params);
     if (p->share)
-        show_params(out, p->share->params);
+        show_params(out, "parameters of its allocator", p->share->params);
 }
 
 static void show_share(FILE *out, const kvt_share *s)
@@ -276,7 +283,7 @@ static void show_share(FILE *out, const kvt_share *s)
           s->may_exceed ? "published arithmetic may give out more; the audit shows it"
                         : "never more than asked");
     label(out, "use", "behind any policy: snapkv/NAME");
-    show_params(out, s->params);
+    show_params(out, "parameters", s->params);
 }
 
 static kvt_code show(cli *c, const kvt_registry *r, const char *name, kvt_err *err)

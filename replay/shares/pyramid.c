@@ -40,7 +40,7 @@ static const kvt_choice forms[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM(pyramid, beta, 20, 1, 1e6, "1",
+    KVT_PARAM(pyramid, beta, 20, 1, 1e6, "",
               "steepness: the last layer selects 1/beta of the average"),
     KVT_PARAM_CHOICE(pyramid, form, FORM_EXACT, forms, "arithmetic"),
     {0},

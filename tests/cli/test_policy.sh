@@ -17,6 +17,9 @@ says out '"schema": "kvt-policies-1"'
 [ "$(jq -r '.rows[] | select(.name == "h2o") | .needs | length' "$scratch/out")" = 2 ] ||
     fail "policy list --json: needs of h2o"
 
+[ "$(jq -r '.rows[] | select(.name == "h2o") | .exactness + " " + .exactness_best' "$scratch/out")" = \
+    "open-loop exact" ] || fail "policy list --json: class of h2o"
+
 run "$kvt" policy list --markdown
 exits 0
 says out "### snapkv"
@@ -27,7 +30,8 @@ exits 0
 says out "arXiv:2406.02069"
 says out "compat=paper"
 says out "Zefan-Cai/KVCache-Factory c97f9d7"
-says out "whole number from 1 to 4096 tokens"
+says out "from 1 to 255 tokens"
+says out "parameters of its allocator"
 says out "beta=20"
 says out "pyramid (more slots in the lower layers"
 

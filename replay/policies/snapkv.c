@@ -18,6 +18,7 @@
  * O(H window S) time, S floats (H S with order=pool). */
 #include "kvt/pieces.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct snapkv {
@@ -27,14 +28,7 @@ typedef struct snapkv {
 
 enum { KIND_MAX, KIND_MEAN };
 enum { ORDER_SUM, ORDER_POOL };
-enum {
-    COMPAT_PAPER,
-    COMPAT_OFFICIAL,
-    COMPAT_LONGBENCH,
-    COMPAT_KVPRESS,
-    COMPAT_KVCF,
-    COMPAT_KVCF_KV
-};
+enum { IS_PAPER, IS_OFFICIAL, IS_LONGBENCH, IS_KVPRESS, IS_KVCF, IS_KVCF_KV };
 
 static const kvt_choice kinds[] = {
     [KIND_MAX] = {"max", "", "the largest vote nearby"},
@@ -47,23 +41,22 @@ static const kvt_choice orders[] = {
 };
 
 static const kvt_choice compats[] = {
-    [COMPAT_PAPER] = {"paper", "window=32,pool=7,kind=max,order=sum",
-                      "FasterDecoding/SnapKV e216ddc, LongBench settings, reduced to kv heads"},
-    [COMPAT_OFFICIAL] = {"official", "window=64,pool=5,kind=mean,order=sum",
-                         "FasterDecoding/SnapKV e216ddc, defaults of the class, by query head"},
-    [COMPAT_LONGBENCH] = {"official-longbench", "window=32,pool=7,kind=max,order=sum",
-                          "FasterDecoding/SnapKV e216ddc, LongBench settings, by query head"},
-    [COMPAT_KVPRESS] = {"kvpress", "window=64,pool=5,kind=mean,order=pool",
-                        "NVIDIA/kvpress 8bb29b9"},
-    [COMPAT_KVCF] = {"kvcf", "window=8,pool=7,kind=max,order=sum",
-                     "Zefan-Cai/KVCache-Factory c97f9d7, run scripts, by query head"},
-    [COMPAT_KVCF_KV] = {"kvcf-kv", "window=8,pool=7,kind=max,order=sum",
-                        "Zefan-Cai/KVCache-Factory c97f9d7, run scripts, kv_head mode"},
+    [IS_PAPER] = {"paper", "window=32,pool=7,kind=max,order=sum",
+                  "FasterDecoding/SnapKV e216ddc, LongBench settings, reduced to kv heads"},
+    [IS_OFFICIAL] = {"official", "window=64,pool=5,kind=mean,order=sum",
+                     "FasterDecoding/SnapKV e216ddc, defaults of the class, by query head"},
+    [IS_LONGBENCH] = {"official-longbench", "window=32,pool=7,kind=max,order=sum",
+                      "FasterDecoding/SnapKV e216ddc, LongBench settings, by query head"},
+    [IS_KVPRESS] = {"kvpress", "window=64,pool=5,kind=mean,order=pool",
+                    "NVIDIA/kvpress 8bb29b9"},
+    [IS_KVCF] = {"kvcf", "window=8,pool=7,kind=max,order=sum",
+                 "Zefan-Cai/KVCache-Factory c97f9d7, run scripts, by query head"},
+    [IS_KVCF_KV] = {"kvcf-kv", "window=8,pool=7,kind=max,order=sum",
+                    "Zefan-Cai/KVCache-Factory c97f9d7, run scripts, kv_head mode"},
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(snapkv, compat, COMPAT_PAPER, compats,
-                     "published implementation to follow"),
+    KVT_PARAM_CHOICE(snapkv, compat, IS_PAPER, compats, "published implementation to follow"),
     KVT_PARAM(snapkv, window, 32, 1, 4096, "tokens",
               "last prompt queries that vote, always kept"),
     KVT_PARAM(snapkv, pool, 7, 1, 255, "tokens",
@@ -75,8 +68,7 @@ static const kvt_param params[] = {
 
 static bool by_query_head(const snapkv *p)
 {
-    return p->compat == COMPAT_OFFICIAL || p->compat == COMPAT_LONGBENCH ||
-           p->compat == COMPAT_KVCF;
+    return p->compat == IS_OFFICIAL || p->compat == IS_LONGBENCH || p->compat == IS_KVCF;
 }
 
 static void vary(const void *params_, kvt_traits *traits)
@@ -114,16 +106,18 @@ static void step(const void *params_, kvt_lane *lane)
 {
     int64_t n_set = n_vote(params_, lane->seq);
     float *vote = kvt_arena_array(lane->scratch, lane->n_slot, sizeof *vote);
-    for (int64_t h = 0; vote && h < n_set; h++) {
+    for (int64_t h = 0; h < n_set; h++) {
         kvt_view rows = lane->attn;
         if (n_set > 1) { /* this query head alone */
             rows.data = (const float *)rows.data + h * rows.stride[0];
             rows.dim[0] = 1;
         }
-        memset(vote, 0, (size_t)lane->n_slot * sizeof *vote);
-        kvt_add_rows(vote, &rows);
-        for (int64_t s = 0; s < lane->n_slot; s++)
-            lane->mark[s * n_set + h] = vote[s];
+        if (vote) {
+            memset(vote, 0, (size_t)lane->n_slot * sizeof *vote);
+            kvt_add_rows(vote, &rows);
+        }
+        for (int64_t s = 0; s < lane->n_slot; s++) /* NaN, which is refused: no memory */
+            lane->mark[s * n_set + h] = vote ? vote[s] : NAN;
     }
 }
 
@@ -132,9 +126,9 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     const snapkv *p = params_;
     int64_t n_set = n_vote(p, lane->seq);
     int64_t n = kvt_pin_window(out, pinned, lane->n_slot, p->window);
-    float *vote = kvt_arena_array(lane->scratch, lane->n_slot, sizeof *vote);
-    float *pooled = kvt_arena_array(lane->scratch, lane->n_slot, sizeof *pooled);
-    for (int64_t h = 0; vote && pooled && n > 0 && h < n_set; h++) {
+    float *vote = kvt_arena_array(lane->scratch, 2 * lane->n_slot, sizeof *vote);
+    for (int64_t h = 0; vote && h < n_set; h++) {
+        float *pooled = vote + n;
         for (int64_t s = 0; s < n; s++)
             vote[s] = lane->mark[s * n_set + h];
         if (p->kind == KIND_MAX)
@@ -144,6 +138,8 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
         for (int64_t s = 0; s < n; s++)
             out[s] += pooled[s] / (float)n_set;
     }
+    for (int64_t s = 0; !vote && s < n; s++)
+        out[s] = NAN;
 }
 
 const kvt_policy kvt_policy_snapkv = {

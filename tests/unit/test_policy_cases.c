@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -268,6 +269,50 @@ static void rows_see_as_many_as_published(void **state)
     }
 }
 
+/* A hook cannot fail; without memory it says what the engine refuses: scores that are no
+ * numbers, or more slots than there may be. */
+static void no_memory_is_loud(void **state)
+{
+    (void)state;
+    enum { S = 4000 };
+    static float attn[2 * S], mark[2 * S], score[S];
+    static bool pinned[S], keep[S];
+    kvt_geometry geometry = {.n_head = 2, .n_kv_head = 1};
+    kvt_sequence seq = {.n_prompt = S, .geometry = &geometry};
+    static const char *const texts[][2] = {
+        {"snapkv", "window=8"}, {"snapkv", "order=pool"}, {"tova", ""}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const kvt_policy *p = kvt_policy_find(texts[i][0]);
+        kvt_err err;
+        void *params = kvt_arena_get(memory, p->params_size);
+        kvt_arena *tight = kvt_arena_new(256);
+        kvt_lane lane = {.n_slot = S,
+                         .now = S - 1,
+                         .mark = mark,
+                         .seq = &seq,
+                         .scratch = tight,
+                         .attn = kvt_view_of(attn, KVT_F32, KVT_SHAPE("HQS", 2, 1, S))};
+        kvt_param_defaults(p->params, params);
+        if (*texts[i][1])
+            assert_int_equal(kvt_param_parse(p->params, params, texts[i][1], &err), KVT_OK);
+        p->step(params, &lane);
+        p->score(params, score, pinned, &lane);
+        int64_t kept = 0;
+        if (p->select) {
+            p->select(params, (bool *const[]){keep}, &lane, 1, (const float *const[]){score},
+                      (const bool *const[]){pinned}, (const int64_t[]){10});
+            for (int s = 0; s < S; s++)
+                kept += keep[s];
+        }
+        if (p->select ? kept <= 10 : !isnan(score[0]))
+            fail_msg("%s:%s is silent", texts[i][0], texts[i][1]);
+        kvt_arena_free(tight);
+        memset(mark, 0, sizeof mark);
+        memset(score, 0, sizeof score);
+        memset(pinned, 0, sizeof pinned);
+    }
+}
+
 /* What fits() lets through never pins more than the budget, and what it refuses always would.
  */
 static void fits_tells_the_truth(void **state)
@@ -308,6 +353,7 @@ int main(void)
         cmocka_unit_test(accumulated_scores_freeze),
         cmocka_unit_test(tiny_budgets),
         cmocka_unit_test(rows_see_as_many_as_published),
+        cmocka_unit_test(no_memory_is_loud),
         cmocka_unit_test(fits_tells_the_truth),
     };
     int failed = cmocka_run_group_tests_name("policy cases", tests, NULL, NULL);

@@ -1,4 +1,4 @@
 # Tests of traces/.
-foreach(name trace trace_bad trace_room result csv)
+foreach(name trace trace_bad trace_room result csv import)
   kvt_test(test_${name} LABEL unit MODULES traces SOURCES test_${name}.c ../synth.c)
 endforeach()

@@ -1,8 +1,8 @@
 /* cli.h - what a verb is: an entry at the end of cmd_NAME.c and a line in commands.def.
  *
- * An option table is the parameter table of a command: parser, --help, manual page and completion
- * are printed from it. A verb returns a code; main.c alone prints the error and exits. stdout is
- * data, stderr is talk. */
+ * An option table is the parameter table of a command: parser, --help, manual page and
+ * completion are printed from it. A verb returns a code; main.c alone prints the error and
+ * exits. stdout is data, stderr is talk. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
@@ -28,16 +28,16 @@ typedef struct cli_list {
 } cli_list;
 
 typedef struct cli_option {
-    const char *name;            /* long form, without "--" */
-    char letter;                 /* 0: none */
+    const char *name; /* long form, without "--" */
+    char letter;      /* 0: none */
     cli_type type;
-    size_t offset;               /* in the command's option struct */
-    const char *arg;             /* "FILE", "N"; NULL for a flag */
-    const char *def;             /* as typed; NULL: unset (NULL, false, 0) */
-    const char *const *choices;  /* NULL-ended, of CLI_CHOICE */
-    double min, max;             /* of CLI_INT and CLI_REAL, both 0: any */
-    const char *help;            /* one sentence, no full stop */
-    const char *complete;        /* what completes it: "file", "policy", "trace", NULL */
+    size_t offset;              /* in the command's option struct */
+    const char *arg;            /* "FILE", "N"; NULL for a flag */
+    const char *def;            /* as typed; NULL: unset (NULL, false, 0) */
+    const char *const *choices; /* NULL-ended, of CLI_CHOICE */
+    double min, max;            /* of CLI_INT and CLI_REAL, both 0: any */
+    const char *help;           /* one sentence, no full stop */
+    const char *complete;       /* what completes it: "file", "policy", "trace", NULL */
 } cli_option;
 
 #define CLI_OPT(S, field) .offset = offsetof(S, field)
@@ -47,9 +47,9 @@ typedef struct cli {
     bool quiet, json, ascii, no_pager;
     int verbose;
     bool help, version; /* -h and -V, which main.c answers */
-    int color;        /* 0 auto, 1 always, 2 never; use cli_color() */
-    int progress;     /* 0 auto, 1 bar, 2 plain, 3 none */
-    int64_t threads;  /* 0: OpenMP's own */
+    int color;          /* 0 auto, 1 always, 2 never; use cli_color() */
+    int progress;       /* 0 auto, 1 bar, 2 plain, 3 none */
+    int64_t threads;    /* 0: OpenMP's own */
     int64_t seed;
     const char *verb;
     const char *command_line; /* as typed, for provenance */
@@ -58,15 +58,16 @@ typedef struct cli {
 } cli;
 
 typedef struct cli_command {
-    const char *name, *group, *line; /* "capture", "traces", "run a model on prompts and write traces" */
-    const char *usage;               /* behind "kvt NAME": "[OPTIONS] TRACE..." */
-    const char *about;               /* a paragraph or two for help and manual */
-    const cli_option *options;       /* ends with {0} */
+    const char *name, *group,
+        *line;         /* "capture", "traces", "run a model on prompts and write traces" */
+    const char *usage; /* behind "kvt NAME": "[OPTIONS] TRACE..." */
+    const char *about; /* a paragraph or two for help and manual */
+    const cli_option *options; /* ends with {0} */
     size_t options_size;
-    const char *examples[8];         /* "kvt replay a.h5 -p snapkv -b 10%", NULL-ended */
-    int min_args, max_args;          /* operands; max -1: any number */
-    const char *complete;            /* what completes an operand */
-    bool no_json;                    /* it has nothing to print as JSON: --json is refused */
+    const char *examples[8]; /* "kvt replay a.h5 -p snapkv -b 10%", NULL-ended */
+    int min_args, max_args;  /* operands; max -1: any number */
+    const char *complete;    /* what completes an operand */
+    bool no_json;            /* it has nothing to print as JSON: --json is refused */
     kvt_code (*run)(cli *c, const void *options, int n_arg, char **arg, kvt_err *err);
 } cli_command;
 

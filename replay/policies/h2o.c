@@ -36,7 +36,8 @@ static const kvt_choice compats[] = {
     [COMPAT_FLEXGEN] =
         {"flexgen", "recent=0.5,window=0",
          "the same, h2o_flexgen: hh = (budget + 1) / 2, the newest hh - 1 at the end of "
-         "the prompt and hh while decoding"},
+         "the prompt and hh while decoding (recent is not read); an even budget holds one "
+         "heavy hitter more"},
     [COMPAT_COOKBOOK] =
         {"cookbook", "recent=0.5,window=0",
          "meta-llama/llama-cookbook HHCache: the first query head of each kv head decides"},

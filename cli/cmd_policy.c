@@ -295,8 +295,11 @@ static kvt_code show(cli *c, const kvt_registry *r, const char *name, kvt_err *e
         return kvt_fail(err, KVT_USAGE, "no policy '%.60s'%s%s%s", name,
                         near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
     }
-    if (c->json && p)
-        return cli_json_print(policy_json(p), err);
+    if (c->json && p) {
+        json_t *row = policy_json(p);
+        json_object_set_new(row, "schema", json_string("kvt-policy-1"));
+        return cli_json_print(row, err);
+    }
     if (c->json)
         return kvt_fail(err, KVT_USAGE, "'%s' is an allocator: --json prints policies only",
                         name);

@@ -18,8 +18,6 @@ same() {
     first=$status
     LC_ALL=de_DE.UTF-8 run "$kvt" "$@"
     exits "$first"
-    cmp -s "$scratch/out" "$scratch/plain" || fail "kvt $*: other bytes with a decimal comma"
-    grep -q '[0-9],[0-9][0-9]*[a-z%]' "$scratch/out" && fail "kvt $*: a decimal comma"
     return 0
 }
 

@@ -6,7 +6,8 @@
  *
  * The budget's best slots minimise the largest attention that any one query misses. Another set
  * than `oracle`, which minimises what all of them miss together; beside it, it shows how much
- * of a loss comes from tokens that matter once. Cost for each lane, once: O(H M S). */
+ * of a loss comes from tokens that matter once. It asks for rows (NEED_ATTN), since a trace of
+ * level summary has only their mean. Cost for each lane, once: O(H M S). */
 #include "kvt/pieces.h"
 
 static void score(const void *params, float *out, bool *pinned, const kvt_lane *lane)
@@ -28,7 +29,7 @@ const kvt_policy kvt_policy_oracle_max = {
     .paper = "bound, no paper: top slots by the largest future attention",
     .differs = "",
     .traits = {.phases = KVT_PREFILL,
-               .needs = KVT_NEED_FUTURE,
+               .needs = KVT_NEED_FUTURE | KVT_NEED_ATTN,
                .exactness = KVT_EXACT,
                .one_ranking = true,
                .control = true},

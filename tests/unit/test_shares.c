@@ -115,10 +115,10 @@ static void exact_pyramid_keeps_the_total(void **state)
     (void)state;
     static const char *const betas[] = {"beta=1", "beta=1.5", "beta=3", "beta=20",
                                         "beta=1000000"};
-    for (int n_layer = 1; n_layer <= 80; n_layer += 7)
+    for (int n_layer = 1; n_layer <= 80; n_layer += 13)
         for (int64_t T = 1; T < 400; T = T * 3 + 1)
             for (int64_t W = 0; W <= 8; W += 4)
-                for (int64_t B = kvt_max(W, 1); B <= T; B = B + 1 + B / 7)
+                for (int64_t B = kvt_max(W, 1); B <= T; B = B + 1 + B / 5)
                     for (size_t k = 0; k < sizeof betas / sizeof *betas; k++) {
                         int64_t b[LAYERS_MAX], sum = 0;
                         share_out(b, "pyramid", betas[k], B, W, T, n_layer, false);

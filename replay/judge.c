@@ -13,41 +13,37 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/half.h"
 #include "compute/backend.h"
+#include "compute/slots.h"
 #include "kvt/arena.h"
 #include "kvt/pieces.h"
 
-enum { WIDTH_MAX = 64, TILE = 16 };
+enum { WIDTH_MAX = 64, TILE = 16, HEADS_MAX = 1024 };
 
 /* ---- turning rows --------------------------------------------------------------------------
  */
-
-static void turn_block(float *out, const float *in, int64_t n_token, int64_t n_row,
-                       int64_t width)
-{
-    for (int64_t t0 = 0; t0 < n_token; t0 += TILE) {
-        int64_t end = kvt_min(t0 + TILE, n_token);
-        for (int64_t i = 0; i < n_row; i++)
-            for (int64_t t = t0; t < end; t++)
-                out[t * width + i] = in[i * n_token + t];
-    }
-}
 
 static float *block_at(const lane_rows *r, int head, int64_t block)
 {
     return r->turned + (head * r->n_block + block) * r->n_token * r->width;
 }
 
-static void sum_rows(lane_rows *r, int head, int64_t block, const float *in, int64_t n_row)
+/* left [width] += the rows' attention to n gathered tokens: in doubles, since a float of more
+ * than 1 has lost its last bit and little may be left. */
+static void add_mass(double *restrict left, const float *p, int64_t n, int64_t width)
 {
-    double *sum = r->row_sum + (head * r->n_block + block) * r->width;
-    for (int64_t i = 0; i < n_row; i++) {
-        double s = 0;
-        for (int64_t t = 0; t < r->n_token; t++)
-            s += (double)in[i * r->n_token + t];
-        sum[i] = s;
-    }
+    for (int64_t i = 0; i < n; i++, p += width)
+        for (int64_t k = 0; k < width; k++)
+            left[k] += (double)p[k];
+}
+
+/* Sums of whole rows. */
+static void sum_rows(lane_rows *r)
+{
+    memset(r->row_sum, 0, (size_t)(r->n_head * r->n_block * r->width) * sizeof *r->row_sum);
+    for (int64_t b = 0; b < r->n_head * r->n_block; b++)
+        add_mass(r->row_sum + b * r->width, r->turned + b * r->n_token * r->width, r->n_token,
+                 r->width);
 }
 
 /* out f32 [width D] (+)= sum over tokens from..to of p v. */
@@ -85,54 +81,64 @@ static void whole_outputs(lane_rows *r, int64_t n_prompt)
     }
 }
 
-kvt_code lane_rows_new(lane_rows *out, const layer_rows *rows, int first_head, int n_head,
-                       int64_t n_prompt, const float *value, int64_t n_dim, kvt_err *err)
+kvt_code lane_rows_new(lane_rows *r, int n_head, int64_t n_token, int64_t n_row, int64_t n_dim,
+                       kvt_err *err)
 {
-    int64_t m = rows->n_query, n = rows->n_token;
-    int64_t width = kvt_min((m + TILE - 1) / TILE * TILE, WIDTH_MAX);
-    *out = (lane_rows){.n_head = n_head,
-                       .first_head = first_head,
-                       .n_token = n,
-                       .n_row = m,
-                       .width = width,
-                       .n_block = (m + width - 1) / width,
-                       .value = value,
-                       .n_dim = n_dim,
-                       .memory = kvt_arena_new((size_t)1 << 40)};
-    int64_t n_wide = n_head * out->n_block * width;
-    float *line = NULL;
-    if (out->memory) {
-        out->turned = kvt_arena_array(out->memory, n_wide * n, sizeof *out->turned);
-        out->row_sum = kvt_arena_array(out->memory, n_wide, sizeof *out->row_sum);
-        line = kvt_arena_array(out->memory, width * n, sizeof *line);
-        if (value) {
-            out->full = kvt_arena_array(out->memory, n_wide * n_dim, sizeof *out->full);
-            out->late = kvt_arena_array(out->memory, n_wide * n_dim, sizeof *out->late);
-        }
+    int64_t width = kvt_min((n_row + TILE - 1) / TILE * TILE, WIDTH_MAX);
+    *r = (lane_rows){.n_head = n_head,
+                     .n_token = n_token,
+                     .n_row = n_row,
+                     .width = width,
+                     .n_block = (n_row + width - 1) / width,
+                     .n_dim = n_dim};
+    int64_t n_wide = n_head * r->n_block * width;
+    r->turned = kvt_alloc(n_wide * n_token, sizeof *r->turned);
+    if (n_dim > 0) {
+        r->row_sum = kvt_alloc(n_wide, sizeof *r->row_sum);
+        r->full = kvt_alloc(n_wide * n_dim, sizeof *r->full);
+        r->late = kvt_alloc(n_wide * n_dim, sizeof *r->late);
     }
-    if (!out->turned || !out->row_sum || !line || (value && (!out->full || !out->late))) {
-        lane_rows_free(out);
-        return kvt_fail_memory(err, n_wide * n * (int64_t)sizeof *out->turned);
-    }
-    for (int h = 0; h < n_head; h++) {
+    if (r->turned && (n_dim == 0 || (r->row_sum && r->full && r->late)))
+        return KVT_OK;
+    lane_rows_free(r);
+    return kvt_fail_memory(err, n_wide * n_token * (int64_t)sizeof *r->turned);
+}
+
+void lane_rows_fill(lane_rows *r, const layer_rows *rows, int first_head, int64_t n_prompt,
+                    const float *value)
+{
+    r->first_head = first_head;
+    r->value = value;
+    for (int h = 0; h < r->n_head; h++) {
         const uint16_t *head = rows->data + (first_head + h) * rows->head_stride;
-        for (int64_t b = 0; b < out->n_block; b++) {
-            int64_t n_row = kvt_min(width, m - b * width);
-            for (int64_t i = 0; i < n_row; i++)
-                half_to_floats(line + i * n, head + (b * width + i) * rows->row_stride, n);
-            turn_block(block_at(out, h, b), line, n, n_row, width);
-            sum_rows(out, h, b, line, n_row);
-        }
+        for (int64_t b = 0; b < r->n_block; b++)
+            slots_turn(block_at(r, h, b), head + b * r->width * rows->row_stride,
+                       rows->row_stride, kvt_min(r->width, r->n_row - b * r->width), r->n_token,
+                       r->width);
     }
-    if (value)
-        whole_outputs(out, n_prompt);
-    return KVT_OK;
+    if (value) {
+        sum_rows(r);
+        whole_outputs(r, n_prompt);
+    }
 }
 
 void lane_rows_free(lane_rows *r)
 {
-    kvt_arena_free(r->memory);
+    kvt_free(r->turned);
+    kvt_free(r->row_sum);
+    kvt_free(r->full);
+    kvt_free(r->late);
     *r = (lane_rows){0};
+}
+
+void lane_rows_output(const lane_rows *r, layer_output *out)
+{
+    for (int h = 0; h < r->n_head; h++) {
+        int64_t from = h * r->n_block * r->width, to = (r->first_head + h) * r->n_row;
+        memcpy(out->full + to * r->n_dim, r->full + from * r->n_dim,
+               (size_t)(r->n_row * r->n_dim) * sizeof *out->full);
+        memcpy(out->sum + to, r->row_sum + from, (size_t)r->n_row * sizeof *out->sum);
+    }
 }
 
 void lane_rows_sum(const lane_rows *r, double *head, int64_t n_prompt)
@@ -221,20 +227,20 @@ static void put_lost(pass *p, int cell, int layer, const lane_rows *r, int head,
 
 /* |kept / its mass - full / its mass| / |full / its mass| of each row. */
 static void put_error(pass *p, int cell, int layer, const lane_rows *r, int head, int64_t block,
-                      const float *kept, const float *lost)
+                      const float *kept, const double *left, const float *lost)
 {
     float *out = rows_of(p->out_err, p, cell, layer, r, head, block);
     int64_t n = kvt_min(r->width, r->n_row - block * r->width), at = head * r->n_block + block;
     const double *sum = r->row_sum + at * r->width;
     const float *full = r->full + at * r->width * r->n_dim;
     for (int64_t i = 0; i < n; i++, kept += r->n_dim, full += r->n_dim) {
-        double left = sum[i] - (double)lost[i], difference = 0, size = 0;
-        if (lost[i] <= 0 || left <= 0) {
+        double difference = 0, size = 0;
+        if (lost[i] <= 0 || left[i] <= 0) {
             out[i] = lost[i] <= 0 ? 0 : NAN;
             continue;
         }
         for (int64_t d = 0; d < r->n_dim; d++) {
-            double o = (double)full[d] / sum[i], e = (double)kept[d] / left - o;
+            double o = (double)full[d] / sum[i], e = (double)kept[d] / left[i] - o;
             difference += e * e;
             size += o * o;
         }
@@ -249,33 +255,41 @@ typedef struct bench {
     float *sum;     /* [width] */
     float *lost;    /* [n_cell width] before the cut at 1 */
     float *out;     /* [width D] */
-    kvt_arena *memory;
+    double *left;   /* [width] mass of what is kept */
 } bench;
 
-static kvt_code bench_new(bench *b, const pass *p, const lane_rows *r, kvt_err *err)
+static kvt_code bench_new(bench *b, const pass *p, const lane_rows *r, kvt_arena *work,
+                          kvt_err *err)
 {
-    *b = (bench){.memory = kvt_arena_new((size_t)1 << 40)};
-    if (b->memory) {
-        b->token = kvt_arena_array(b->memory, p->n_prompt, sizeof *b->token);
-        b->sum = kvt_arena_array(b->memory, r->width, sizeof *b->sum);
-        b->lost = kvt_arena_array(b->memory, p->n_cell * r->width, sizeof *b->lost);
-        if (p->out_err) {
-            b->p = kvt_arena_array(b->memory, p->n_prompt * r->width, sizeof *b->p);
-            b->v = kvt_arena_array(b->memory, p->n_prompt * r->n_dim, sizeof *b->v);
-            b->out = kvt_arena_array(b->memory, r->width * r->n_dim, sizeof *b->out);
-        }
+    *b = (bench){.token = kvt_arena_array(work, p->n_prompt, sizeof *b->token),
+                 .sum = kvt_arena_array(work, r->width, sizeof *b->sum),
+                 .lost = kvt_arena_array(work, p->n_cell * r->width, sizeof *b->lost)};
+    if (p->out_err) {
+        b->p = kvt_arena_array(work, p->n_prompt * r->width, sizeof *b->p);
+        b->v = kvt_arena_array(work, p->n_prompt * r->n_dim, sizeof *b->v);
+        b->out = kvt_arena_array(work, r->width * r->n_dim, sizeof *b->out);
+        b->left = kvt_arena_array(work, r->width, sizeof *b->left);
     }
-    if (!b->token || !b->sum || !b->lost || (p->out_err && (!b->p || !b->v || !b->out))) {
-        kvt_arena_free(b->memory);
-        return kvt_fail_memory(err, p->n_prompt * r->width * (int64_t)sizeof *b->p);
-    }
-    return KVT_OK;
+    if (b->token && b->sum && b->lost && (!p->out_err || (b->p && b->v && b->out && b->left)))
+        return KVT_OK;
+    return kvt_fail_memory(err, p->n_prompt * r->width * (int64_t)sizeof *b->p);
 }
 
 static void gather(float *out, const float *in, const int32_t *token, int64_t n, int64_t width)
 {
     for (int64_t i = 0; i < n; i++)
         memcpy(out + i * width, in + token[i] * width, (size_t)width * sizeof *out);
+}
+
+/* The output and the mass over response tokens, which on-top policies keep. */
+static void start_output(bench *b, const lane_rows *r, int head, int64_t block,
+                         int64_t n_prompt)
+{
+    int64_t at = (head * r->n_block + block) * r->width * r->n_dim;
+    memcpy(b->out, r->late + at, (size_t)(r->width * r->n_dim) * sizeof *b->out);
+    memset(b->left, 0, (size_t)r->width * sizeof *b->left);
+    add_mass(b->left, block_at(r, head, block) + n_prompt * r->width, r->n_token - n_prompt,
+             r->width);
 }
 
 /* One head's block where budgets are nested: mass lost from the last token out, then the output
@@ -294,13 +308,13 @@ static void judge_nested(pass *p, int layer, const lane_rows *r, int head, int64
     }
     if (!p->out_err)
         return;
-    int64_t at = (head * r->n_block + block) * r->width * r->n_dim;
-    memcpy(b->out, r->late + at, (size_t)(r->width * r->n_dim) * sizeof *b->out);
+    start_output(b, r, head, block, p->n_prompt);
     for (int c = 0; c < n; c++) {
         int64_t from = start[n - c], to = start[n - c + 1];
         gather(b->p, rows, b->token + from, to - from, r->width);
         product(b->out, b->p, b->v + from * r->n_dim, to - from, r->width, r->n_dim, 1);
-        put_error(p, c, layer, r, head, block, b->out, b->lost + c * r->width);
+        add_mass(b->left, b->p, to - from, r->width);
+        put_error(p, c, layer, r, head, block, b->out, b->left, b->lost + c * r->width);
     }
 }
 
@@ -316,13 +330,13 @@ static void judge_apart(pass *p, int layer, const lane_rows *r, int head, int64_
     put_lost(p, cell, layer, r, head, block, b->sum);
     if (!p->out_err)
         return;
-    int64_t at = (head * r->n_block + block) * r->width * r->n_dim;
-    memcpy(b->out, r->late + at, (size_t)(r->width * r->n_dim) * sizeof *b->out);
+    start_output(b, r, head, block, p->n_prompt);
     list_tokens(b->token, &n, kept, p->n_prompt, cell, true);
     gather(b->p, rows, b->token, n, r->width);
     gather(b->v, r->value, b->token, n, r->n_dim);
     product(b->out, b->p, b->v, n, r->width, r->n_dim, 1);
-    put_error(p, cell, layer, r, head, block, b->out, b->sum);
+    add_mass(b->left, b->p, n, r->width);
+    put_error(p, cell, layer, r, head, block, b->out, b->left, b->sum);
 }
 
 /* Whether larger budgets keep all that smaller ones keep: rising runs of ones up to the top
@@ -338,13 +352,14 @@ static bool is_nested(const uint64_t *kept, int64_t n, int n_cell)
     return true;
 }
 
-kvt_code judge_on_top(pass *p, int layer, const lane_rows *r, kvt_err *err)
+kvt_code judge_on_top(pass *p, int layer, const lane_rows *r, kvt_arena *work, kvt_err *err)
 {
     /* The lanes that these heads belong to: one, or one for each head. */
     int n_lane = p->by_head ? r->n_head : 1, per = p->n_head / p->n_lane;
     int first = r->first_head / per;
     bench b;
-    if (bench_new(&b, p, r, err))
+    size_t mark = kvt_arena_mark(work);
+    if (bench_new(&b, p, r, work, err))
         return err->code;
     for (int a = 0; a < n_lane; a++) {
         const uint64_t *kept = p->kept + ((int64_t)layer * p->n_lane + first + a) * p->n_prompt;
@@ -364,29 +379,12 @@ kvt_code judge_on_top(pass *p, int layer, const lane_rows *r, kvt_err *err)
                     else
                         judge_apart(p, layer, r, h, block, c, kept, &b);
     }
-    kvt_arena_free(b.memory);
+    kvt_arena_rewind(work, mark);
     return KVT_OK;
 }
 
 /* ---- one row at a time ---------------------------------------------------------------------
  */
-
-/* Sum of p v over some slots, and of p: out f32 [D]. */
-static double mix(float *restrict out, const float *p, const int64_t *pos, int64_t n,
-                  const float *v, int64_t row_stride, int64_t n_dim)
-{
-    double sum = 0;
-    memset(out, 0, (size_t)n_dim * sizeof *out);
-    for (int64_t s = 0; s < n; s++) {
-        float w = p[pos ? pos[s] : s];
-        const float *x = v + (pos ? pos[s] : s) * row_stride;
-        sum += (double)w;
-        if (w > 0)
-            for (int64_t d = 0; d < n_dim; d++)
-                out[d] += w * x[d];
-    }
-    return sum;
-}
 
 static float relative(const float *kept, double kept_sum, const float *full, double full_sum,
                       int64_t n)
@@ -402,58 +400,67 @@ static float relative(const float *kept, double kept_sum, const float *full, dou
     return size > 0 ? (float)sqrt(difference / size) : NAN;
 }
 
-static double sum_over(const float *p, const int64_t *pos, int64_t n)
+static double sum_all(const float *p, int64_t n)
 {
     double s[4] = {0};
     int64_t i = 0;
     for (; i + 4 <= n; i += 4)
         for (int k = 0; k < 4; k++)
-            s[k] += (double)p[pos ? pos[i + k] : i + k];
+            s[k] += (double)p[i + k];
     for (; i < n; i++)
-        s[0] += (double)p[pos ? pos[i] : i];
+        s[0] += (double)p[i];
     return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
-static void judge_head(pass *p, int layer, int lane, int head, const row_job *j)
+/* out [n] = the row over some slots; returns its exact sum. */
+static double take(float *restrict out, const float *row, const int64_t *pos, int64_t n)
 {
-    const float *row = j->rows + head * j->head_stride;
-    const kvt_view *V = j->values;
-    int64_t n_dim = p->out_err ? V->dim[2] : 0;
-    const float *v = NULL;
-    double all = sum_over(row, NULL, j->n_arrived);
-    bool failed;
-    float *full = j->scratch, *kept = j->scratch + n_dim;
-    if (p->out_err) {
-        v = (const float *)V->data + head * V->dim[0] / p->n_head * V->stride[0];
-        mix(full, row, NULL, j->n_arrived, v, V->stride[1], n_dim);
+    for (int64_t s = 0; s < n; s++)
+        out[s] = row[pos[s]];
+    return sum_all(out, n);
+}
+
+static void judge_held(pass *p, int layer, int cell, int lane, const row_job *j,
+                       const double *all)
+{
+    int per = p->n_head / p->n_lane, first = lane * per;
+    const int64_t *pos;
+    int64_t n, n_dim = p->out_err ? j->values->dim[2] : 0;
+    double left[HEADS_MAX];
+    bool gone = false;
+    kvt_engine_held(p->engine, cell, layer, lane, &pos, &n);
+    p->seen[pass_lane(p, cell, layer, lane) * p->n_response + j->row] = (float)n;
+    for (int h = 0; h < per; h++) {
+        left[h] = take(j->line + h * n, j->rows + (first + h) * j->head_stride, pos, n);
+        double lost = all[h] - left[h];
+        p->lost[pass_head(p, cell, layer, first + h) * p->n_response + j->row] =
+            (float)(lost < 1 ? lost : 1);
+        gone |= lost > 0;
     }
-    for (int c = 0; c < p->n_cell; c++) {
-        const int64_t *pos;
-        int64_t n, at = pass_head(p, c, layer, head) * p->n_response + j->row;
-        if (kvt_engine_refused(p->engine, c, layer, &failed))
-            continue;
-        kvt_engine_held(p->engine, c, layer, lane, &pos, &n);
-        double left = sum_over(row, pos, n), lost = all - left;
-        p->lost[at] = (float)(lost < 1 ? lost : 1);
-        if (p->out_err && lost > 0) {
-            mix(kept, row, pos, n, v, V->stride[1], n_dim);
-            p->out_err[at] = relative(kept, left, full, all, n_dim);
-        }
+    if (!p->out_err || !gone)
+        return;
+    const kvt_view *V = j->values;
+    const float *v = (const float *)V->data + first * V->dim[0] / p->n_head * V->stride[0];
+    slots_mix(j->mixed, j->line, pos, n, v, V->stride[1], per, n_dim);
+    for (int h = 0; h < per; h++) {
+        int64_t at = (first + h) * p->n_response + j->row;
+        if (all[h] - left[h] > 0)
+            p->out_err[pass_head(p, cell, layer, 0) * p->n_response + at] =
+                relative(j->mixed + h * n_dim, left[h], j->whole->full + at * n_dim,
+                         j->whole->sum[at], n_dim);
     }
 }
 
 void judge_row(pass *p, int layer, const row_job *j)
 {
     int per = p->n_head / p->n_lane;
-    for (int h = 0; h < p->n_head; h++)
-        judge_head(p, layer, h / per, h, j);
-    for (int c = 0; c < p->n_cell; c++) {
-        bool failed, off = kvt_engine_refused(p->engine, c, layer, &failed) != NULL;
-        for (int a = 0; a < p->n_lane && !off; a++) {
-            const int64_t *pos;
-            int64_t n;
-            kvt_engine_held(p->engine, c, layer, a, &pos, &n);
-            p->seen[pass_lane(p, c, layer, a) * p->n_response + j->row] = (float)n;
-        }
+    for (int a = 0; a < p->n_lane; a++) {
+        double all[HEADS_MAX];
+        bool failed;
+        for (int h = 0; h < per; h++)
+            all[h] = sum_all(j->rows + (a * per + h) * j->head_stride, j->n_arrived);
+        for (int c = 0; c < p->n_cell; c++)
+            if (!kvt_engine_refused(p->engine, c, layer, &failed))
+                judge_held(p, layer, c, a, j, all);
     }
 }

@@ -182,31 +182,67 @@ static kvt_code rank_pass(const run *r, pass *p, layer_feed *f, int layer, bool 
     return KVT_OK;
 }
 
+/* Memory of one thread, used by layer after layer. */
+typedef struct desk {
+    lane_rows lane;
+    layer_output whole;
+    float *line, *mixed;
+    kvt_arena *work;
+} desk;
+
+static void desk_fini(desk *d)
+{
+    lane_rows_free(&d->lane);
+    kvt_free(d->whole.full);
+    kvt_free(d->whole.sum);
+    kvt_free(d->line);
+    kvt_free(d->mixed);
+    kvt_arena_free(d->work);
+}
+
+static kvt_code desk_init(desk *d, const run *r, kvt_err *err)
+{
+    const kvt_geometry *g = &r->info->facts.model;
+    int64_t M = r->info->facts.token.n_response, H = g->n_head, T = r->info->n_token;
+    int64_t D = r->output ? g->head_dim : 0;
+    *d = (desk){.work = kvt_arena_new((size_t)1 << 40)};
+    d->line = kvt_alloc(H * T, sizeof *d->line);
+    d->mixed = kvt_alloc(H * g->head_dim, sizeof *d->mixed);
+    d->whole.full = kvt_alloc(H * M * D, sizeof *d->whole.full);
+    d->whole.sum = kvt_alloc(H * M, sizeof *d->whole.sum);
+    kvt_code code = KVT_OK;
+    if (!d->work || !d->line || !d->mixed || !d->whole.full || !d->whole.sum)
+        code = kvt_fail_memory(err, H * T * (int64_t)sizeof *d->line);
+    if (!code && M > 0 && feed_has_rows(r->info))
+        code = lane_rows_new(&d->lane, (int)(H / g->n_kv_head), T, M, D, err);
+    if (code)
+        desk_fini(d);
+    return code;
+}
+
 /* Turns the rows of each group once and judges all on-top passes of this visit by them. */
-static kvt_code judge_layer(const run *r, layer_feed *f, int layer, bool whole, kvt_err *err)
+static kvt_code judge_layer(const run *r, layer_feed *f, desk *d, int layer, bool whole,
+                            kvt_err *err)
 {
     truth *t = &r->truths[layer];
     layer_rows rows = feed_response(f);
     int per = t->n_head / t->n_kv;
-    kvt_code code = KVT_OK;
-    for (int g = 0; !code && g < t->n_kv; g++) {
+    for (int g = 0; g < t->n_kv; g++) {
         kvt_view v = f->all.values;
         const float *value = r->output ? (const float *)v.data + g * v.stride[0] : NULL;
-        lane_rows lane;
-        code = lane_rows_new(&lane, &rows, g * per, per, t->n_prompt, value,
-                             r->output ? v.dim[2] : 0, err);
-        if (code)
-            break;
+        lane_rows_fill(&d->lane, &rows, g * per, t->n_prompt, value);
         if (!whole)
-            lane_rows_sum(&lane, t->head + (int64_t)g * per * t->n_prompt, t->n_prompt);
-        for (int i = 0; !code && i < r->n; i++) {
+            lane_rows_sum(&d->lane, t->head + (int64_t)g * per * t->n_prompt, t->n_prompt);
+        if (r->output)
+            lane_rows_output(&d->lane, &d->whole);
+        for (int i = 0; i < r->n; i++) {
             pass *p = r->list[i];
-            if (runs(p) && on_top(p) && p->whole_model == whole)
-                code = judge_on_top(p, layer, &lane, err);
+            if (runs(p) && on_top(p) && p->whole_model == whole &&
+                judge_on_top(p, layer, &d->lane, d->work, err))
+                return err->code;
         }
-        lane_rows_free(&lane);
     }
-    return code;
+    return KVT_OK;
 }
 
 /* Without rows all that is known of the future is its mean. */
@@ -216,20 +252,18 @@ static void truth_from_mean(truth *t)
         t->head[i] = (double)t->future_mean[i] * (double)t->n_response;
 }
 
-static kvt_code measure_layer(const run *r, int layer, bool whole, kvt_err *err)
+static kvt_code measure_layer(const run *r, desk *d, int layer, bool whole, kvt_err *err)
 {
-    kvt_arena *work = kvt_arena_new((size_t)1 << 40);
-    kvt_code code = work ? KVT_OK : kvt_fail_memory(err, 4096);
+    kvt_code code = KVT_OK;
     for (int i = 0; !code && i < r->n; i++) {
         pass *p = r->list[i];
         if (!runs(p) || !on_top(p) || p->whole_model != whole)
             continue;
         if (p->n_response > 0)
-            code = judge_lanes(p, layer, &r->truths[layer], work, err);
+            code = judge_lanes(p, layer, &r->truths[layer], d->work, err);
         p->layer_drew[layer] = kvt_engine_drew(p->engine, layer);
         kvt_engine_drop(p->engine, layer);
     }
-    kvt_arena_free(work);
     return code;
 }
 
@@ -341,8 +375,7 @@ static kvt_code measure_step(const run *r, int layer, moving *v, int64_t step,
     return KVT_OK;
 }
 
-static kvt_code live_row(pass *p, int layer, layer_feed *f, int64_t m, float *scratch,
-                         kvt_err *err)
+static kvt_code live_row(pass *p, int layer, layer_feed *f, int64_t m, desk *d, kvt_err *err)
 {
     kvt_feed feed;
     bool drop_first = p->use->traits.drop_first && !p->skip;
@@ -351,7 +384,9 @@ static kvt_code live_row(pass *p, int layer, layer_feed *f, int64_t m, float *sc
                    .row = m,
                    .n_arrived = f->n_prompt + m + 1,
                    .values = &f->all.values,
-                   .scratch = scratch};
+                   .whole = &d->whole,
+                   .line = d->line,
+                   .mixed = d->mixed};
     feed_token(f, &feed, m, p->scores);
     if (kvt_engine_token(p->engine, layer, &feed, err))
         return err->code;
@@ -399,14 +434,12 @@ static kvt_code start_life(const run *r, pass *p, layer_feed *f, int layer, kvt_
 }
 
 /* All rows of a layer through the passes that live within it. */
-static kvt_code live(const run *r, layer_feed *f, int layer, kvt_err *err)
+static kvt_code live(const run *r, layer_feed *f, desk *d, int layer, kvt_err *err)
 {
     const truth *t = &r->truths[layer];
-    int64_t T = t->n_prompt + t->n_response,
-            n_dim = f->all.values.data ? f->all.values.dim[2] : 0;
+    int64_t T = t->n_prompt + t->n_response;
     moving v = {0};
-    float *scratch = kvt_alloc(4 * n_dim + 1, sizeof *scratch);
-    kvt_code code = scratch ? moving_init(&v, r, f, t, err) : kvt_fail_memory(err, n_dim);
+    kvt_code code = moving_init(&v, r, f, t, err);
     for (int i = 0; !code && i < r->n; i++)
         if (lives_here(r, i, false, true) && start_life(r, r->list[i], f, layer, err))
             code = kvt_within(err, "policy %s", r->list[i]->use->name);
@@ -414,8 +447,7 @@ static kvt_code live(const run *r, layer_feed *f, int layer, kvt_err *err)
         const float *row = feed_row(f, m);
         code = measure_step(r, layer, &v, m, t->n_prompt + m, false, err);
         for (int i = 0; !code && i < r->n; i++)
-            if (lives_here(r, i, false, true) &&
-                live_row(r->list[i], layer, f, m, scratch, err))
+            if (lives_here(r, i, false, true) && live_row(r->list[i], layer, f, m, d, err))
                 code = kvt_within(err, "policy %s", r->list[i]->use->name);
         if (!code)
             code = measure_step(r, layer, &v, m, t->n_prompt + m + 1, true, err);
@@ -425,7 +457,6 @@ static kvt_code live(const run *r, layer_feed *f, int layer, kvt_err *err)
         if (lives_here(r, i, false, true))
             close_life(r->list[i], layer);
     moving_fini(&v);
-    kvt_free(scratch);
     return code;
 }
 
@@ -457,7 +488,7 @@ static kvt_code read_mean(const run *r, int layer, kvt_err *err)
 }
 
 /* First visit: everything, but the judging of passes that trade slots over the model. */
-static kvt_code visit(const run *r, int layer, run_times *times, kvt_err *err)
+static kvt_code visit(const run *r, desk *d, int layer, run_times *times, kvt_err *err)
 {
     truth *t = &r->truths[layer];
     layer_feed f;
@@ -476,7 +507,7 @@ static kvt_code visit(const run *r, int layer, run_times *times, kvt_err *err)
                 code = rank_pass(r, r->list[i], &f, layer, whole, err);
     lap(&times->rank, &clock);
     if (!code && rows)
-        code = judge_layer(r, &f, layer, false, err);
+        code = judge_layer(r, &f, d, layer, false, err);
     else if (!code)
         truth_from_mean(t);
     if (!code)
@@ -484,17 +515,17 @@ static kvt_code visit(const run *r, int layer, run_times *times, kvt_err *err)
     if (!code && r->by_head)
         code = truth_by_head(t, err);
     if (!code)
-        code = measure_layer(r, layer, false, err);
+        code = measure_layer(r, d, layer, false, err);
     lap(&times->judge, &clock);
     if (!code && (rows || t->n_response == 0) && any_pass(r, false, false))
-        code = live(r, &f, layer, err);
+        code = live(r, &f, d, layer, err);
     lap(&times->rank, &clock);
     feed_close(&f);
     return code ? kvt_within(err, "layer %d", (int)r->info->layer_id[layer]) : KVT_OK;
 }
 
 /* Second visit: judges what was decided over the whole model. */
-static kvt_code visit_again(const run *r, int layer, run_times *times, kvt_err *err)
+static kvt_code visit_again(const run *r, desk *d, int layer, run_times *times, kvt_err *err)
 {
     layer_feed f;
     double clock = cpu_seconds();
@@ -508,9 +539,9 @@ static kvt_code visit_again(const run *r, int layer, run_times *times, kvt_err *
         if (runs(r->list[i]) && on_top(r->list[i]) && r->list[i]->whole_model)
             code = extract(r->list[i], layer, err);
     if (!code && rows)
-        code = judge_layer(r, &f, layer, true, err);
+        code = judge_layer(r, &f, d, layer, true, err);
     if (!code)
-        code = measure_layer(r, layer, true, err);
+        code = measure_layer(r, d, layer, true, err);
     lap(&times->judge, &clock);
     feed_close(&f);
     return code;
@@ -519,78 +550,113 @@ static kvt_code visit_again(const run *r, int layer, run_times *times, kvt_err *
 /* ---- inside passes over the whole model ----------------------------------------------------
  */
 
-static kvt_code whole_rows(const run *r, pass *p, layer_feed *feed, kvt_err *err)
+/* A layer that stays open while the whole model decodes. */
+typedef struct open_layer {
+    layer_feed feed;
+    layer_output whole;
+} open_layer;
+
+static kvt_code open_whole(const run *r, pass *p, desk *d, open_layer *o, int layer,
+                           kvt_err *err)
 {
-    int64_t n_dim = 0, M = p->n_response;
-    for (int l = 0; l < p->n_layer; l++)
-        if (r->layers[l] && feed[l].all.values.data)
-            n_dim = feed[l].all.values.dim[2];
-    float *scratch = kvt_alloc(4 * n_dim + 1, sizeof *scratch);
-    kvt_code code = scratch ? KVT_OK : kvt_fail_memory(err, n_dim);
-    bool late = p->use->traits.drop_first && !p->skip;
-    for (int64_t m = 0; !code && m < M; m++) {
-        for (int pass_over = 0; !code && pass_over < 2; pass_over++) {
-            for (int l = 0; !code && l < p->n_layer; l++) {
-                if (!r->layers[l])
-                    continue;
-                layer_feed *f = &feed[l];
-                row_job job = {.rows = feed_row(f, m),
-                               .head_stride = f->rows.n_token,
-                               .row = m,
-                               .n_arrived = f->n_prompt + m + 1,
-                               .values = &f->all.values,
-                               .scratch = scratch};
-                kvt_feed token;
-                feed_token(f, &token, m, p->scores);
-                if (pass_over == 0)
-                    code = kvt_engine_token(p->engine, l, &token, err);
-                if (!code && pass_over == (late ? 1 : 0))
-                    judge_row(p, l, &job);
-            }
-            if (!code && pass_over == 0 && p->inside)
-                code = kvt_engine_decide(p->engine, -1, err);
-        }
+    const truth *t = &r->truths[layer];
+    kvt_feed prompt;
+    int64_t M = p->n_response, D = r->output ? d->lane.n_dim : 0;
+    if (feed_open(&o->feed, r->t, layer, r->needs, r->n_window, r->future, err) ||
+        feed_prompt(&o->feed, &prompt, p->scores, t->future_mean, err) ||
+        kvt_engine_prompt(p->engine, layer, &prompt, err))
+        return err->code;
+    o->whole.full = kvt_alloc(p->n_head * M * D, sizeof *o->whole.full);
+    o->whole.sum = kvt_alloc(p->n_head * M, sizeof *o->whole.sum);
+    if (!o->whole.full || !o->whole.sum)
+        return kvt_fail_memory(err, p->n_head * M * D * (int64_t)sizeof *o->whole.full);
+    layer_rows rows = feed_response(&o->feed);
+    kvt_view v = o->feed.all.values;
+    for (int g = 0; r->output && g < t->n_kv; g++) {
+        lane_rows_fill(&d->lane, &rows, g * t->n_head / t->n_kv, t->n_prompt,
+                       (const float *)v.data + g * v.stride[0]);
+        lane_rows_output(&d->lane, &o->whole);
     }
-    kvt_free(scratch);
-    return code;
+    return KVT_OK;
+}
+
+static kvt_code whole_row(const run *r, pass *p, desk *d, open_layer *o, int64_t m,
+                          kvt_err *err)
+{
+    bool late = p->use->traits.drop_first && !p->skip;
+    for (int round = 0; round < 2; round++) { /* in front of the decision, behind it */
+        for (int l = 0; l < p->n_layer; l++) {
+            if (!r->layers[l])
+                continue;
+            layer_feed *f = &o[l].feed;
+            row_job job = {.rows = feed_row(f, m),
+                           .head_stride = f->rows.n_token,
+                           .row = m,
+                           .n_arrived = f->n_prompt + m + 1,
+                           .values = &f->all.values,
+                           .whole = &o[l].whole,
+                           .line = d->line,
+                           .mixed = d->mixed};
+            kvt_feed token;
+            feed_token(f, &token, m, p->scores);
+            if (round == 0 && kvt_engine_token(p->engine, l, &token, err))
+                return err->code;
+            if (round == late)
+                judge_row(p, l, &job);
+        }
+        if (round == 0 && p->inside && kvt_engine_decide(p->engine, -1, err))
+            return err->code;
+    }
+    return KVT_OK;
 }
 
 /* A pass that trades slots over the whole model while it decodes: all layers step by step. Its
- * recall is not measured at every step; lost mass is. */
-static kvt_code live_whole(const run *r, pass *p, kvt_err *err)
+ * recall is not measured at every step; lost mass and output error are. */
+static kvt_code live_whole(const run *r, pass *p, desk *d, kvt_err *err)
 {
-    layer_feed *feed = kvt_alloc(p->n_layer, sizeof *feed);
-    kvt_code code = feed ? KVT_OK : kvt_fail_memory(err, p->n_layer * (int64_t)sizeof *feed);
-    for (int l = 0; !code && l < p->n_layer; l++) {
-        kvt_feed prompt;
-        if (!r->layers[l])
-            continue;
-        if (feed_open(&feed[l], r->t, l, r->needs, r->n_window, r->future, err) ||
-            feed_prompt(&feed[l], &prompt, p->scores, r->truths[l].future_mean, err) ||
-            kvt_engine_prompt(p->engine, l, &prompt, err))
-            code = err->code;
-    }
+    open_layer *o = kvt_alloc(p->n_layer, sizeof *o);
+    kvt_code code = o ? KVT_OK : kvt_fail_memory(err, p->n_layer * (int64_t)sizeof *o);
+    for (int l = 0; !code && l < p->n_layer; l++)
+        if (r->layers[l])
+            code = open_whole(r, p, d, &o[l], l, err);
     if (!code)
         code = kvt_engine_decide(p->engine, -1, err);
-    for (int l = 0; !code && l < p->n_layer; l++)
+    for (int l = 0; !code && !p->skip && l < p->n_layer; l++)
         for (int a = 0; !code && r->layers[l] && a < p->n_lane; a++)
-            code = p->skip ? KVT_OK : copy_ranking(p, l, a, err);
-    if (!code)
-        code = whole_rows(r, p, feed, err);
-    for (int l = 0; feed && l < p->n_layer; l++) {
+            code = copy_ranking(p, l, a, err);
+    for (int64_t m = 0; !code && m < p->n_response; m++)
+        code = whole_row(r, p, d, o, m, err);
+    for (int l = 0; o && l < p->n_layer; l++) {
         if (!code && r->layers[l])
             close_life(p, l);
-        if (feed[l].trace)
-            feed_close(&feed[l]);
+        if (o[l].feed.trace)
+            feed_close(&o[l].feed);
+        kvt_free(o[l].whole.full);
+        kvt_free(o[l].whole.sum);
     }
-    kvt_free(feed);
+    kvt_free(o);
     return code ? kvt_within(err, "policy %s", p->use->name) : KVT_OK;
+}
+
+static kvt_code live_wholes(const run *r, kvt_err *err)
+{
+    desk d;
+    if (!any_pass(r, false, true))
+        return KVT_OK;
+    if (desk_init(&d, r, err))
+        return err->code;
+    kvt_code code = KVT_OK;
+    for (int i = 0; !code && i < r->n; i++)
+        if (runs(r->list[i]) && !on_top(r->list[i]) && r->list[i]->whole_model)
+            code = live_whole(r, r->list[i], &d, err);
+    desk_fini(&d);
+    return code;
 }
 
 /* ---- all layers ----------------------------------------------------------------------------
  */
 
-typedef kvt_code visit_fn(const run *r, int layer, run_times *times, kvt_err *err);
+typedef kvt_code visit_fn(const run *r, desk *d, int layer, run_times *times, kvt_err *err);
 
 /* Threads take layers. The error that is returned is that of the lowest layer. */
 static kvt_code over_layers(visit_fn *fn, const run *r, run_times *times, const kvt_ctx *ctx,
@@ -601,35 +667,41 @@ static kvt_code over_layers(visit_fn *fn, const run *r, run_times *times, const 
     for (int l = 0; l < r->info->n_layer; l++)
         if (r->layers[l])
             list[n++] = l;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(kvt_threads(ctx))
-    for (int i = 0; i < n; i++) {
+#pragma omp parallel num_threads(kvt_threads(ctx))
+    {
         kvt_err mine;
         run_times spent = {0};
-        bool go;
-#pragma omp critical(kvt_replay_layers)
-        {
-            if (!stop && kvt_progress(ctx, r->info->name, done, n, &mine)) {
-                stop = true;
-                if (worst == KVT_LAYERS_MAX)
-                    *err = mine, worst = -1;
-            }
-            go = !stop;
-        }
-        if (go && fn(r, list[i], &spent, &mine)) {
+        desk d;
+        bool ready = !desk_init(&d, r, &mine);
+#pragma omp for schedule(dynamic, 1)
+        for (int i = 0; i < n; i++) {
+            bool go;
 #pragma omp critical(kvt_replay_layers)
             {
-                stop = true;
-                if (list[i] < worst)
-                    *err = mine, worst = list[i];
+                if (!stop && ready && kvt_progress(ctx, r->info->name, done, n, &mine)) {
+                    stop = true;
+                    *err = mine, worst = -1;
+                }
+                go = !stop;
+                done++;
+            }
+            if (go && (!ready || fn(r, &d, list[i], &spent, &mine))) {
+#pragma omp critical(kvt_replay_layers)
+                {
+                    stop = true;
+                    if (list[i] < worst)
+                        *err = mine, worst = list[i];
+                }
             }
         }
 #pragma omp critical(kvt_replay_layers)
         {
-            done++;
             times->read += spent.read;
             times->rank += spent.rank;
             times->judge += spent.judge;
         }
+        if (ready)
+            desk_fini(&d);
     }
     return stop ? err->code : KVT_OK;
 }
@@ -689,10 +761,8 @@ kvt_code pass_run(pass *const *list, int n, kvt_trace *t, const bool *layers, tr
     if (any_pass(&r, true, true) && over_layers(visit_again, &r, times, ctx, err))
         return err->code;
     clock = cpu_seconds();
-    for (int i = 0; i < n; i++)
-        if (runs(list[i]) && !on_top(list[i]) && list[i]->whole_model &&
-            live_whole(&r, list[i], err))
-            return err->code;
+    if (live_wholes(&r, err))
+        return err->code;
     lap(&times->rank, &clock);
     for (int i = 0; i < n; i++)
         collect_refusals(list[i], layers);

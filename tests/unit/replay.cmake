@@ -1,1 +1,1 @@
-kvt_test(test_replay LABEL unit MODULES replay SOURCES test_replay.c ../synth.c)
+kvt_test(test_replay LABEL unit MODULES replay SOURCES test_replay.c ../plain.c ../synth.c)

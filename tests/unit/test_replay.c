@@ -1,6 +1,7 @@
 /* test_replay - whole runs on small traces of random numbers: what is there, what is skipped
  * and why, and that order, threads, shards and old results change no byte. */
 #include "tests/check.h"
+#include "tests/plain.h"
 #include "tests/synth.h"
 
 #include <math.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/half.h"
 #include "kvt/arena.h"
 #include "kvt/metric.h"
 #include "kvt/replay.h"
@@ -71,39 +73,158 @@ static double value(const kvt_cell *c, const char *column)
     return c->value[at];
 }
 
-static void everything_runs(void **state)
+/* ---- every number against plain loops ------------------------------------------------------ */
+
+/* Response rows of a layer as synth wrote them, f16 [H M T] behind head_stride. */
+static plain_spec plain_of(const synth *s, const kvt_result *r, int cell, int layer)
+{
+    const synth_spec *p = &s->spec;
+    int64_t T = p->n_prompt + p->n_response, Q = s->dim[KVT_DS_ROWS][2];
+    const uint16_t *rows = s->data[KVT_DS_ROWS];
+    int64_t per_layer = p->n_head * Q * T;
+    return (plain_spec){.n_head = p->n_head,
+                        .n_kv = p->n_kv_head,
+                        .n_prompt = p->n_prompt,
+                        .n_response = p->n_response,
+                        .n_dim = p->head_dim,
+                        .rows = rows + layer * per_layer + (Q - p->n_response) * T,
+                        .head_stride = Q * T,
+                        .result = r,
+                        .cell = cell,
+                        .layer = layer,
+                        .inside = strcmp(r->cell[cell].growth, "inside") == 0,
+                        .drop_first = strstr(r->policy_text, "streaming") == r->policy_text ||
+                                      strstr(r->policy_text, "window") == r->policy_text};
+}
+
+static float *decoded(const synth *s, kvt_ds ds, int layer)
+{
+    int64_t n = s->dim[ds][1] * s->dim[ds][2] * s->dim[ds][3];
+    float *out = malloc((size_t)n * sizeof *out);
+    half_to_floats(out, (const uint16_t *)s->data[ds] + layer * n, n);
+    return out;
+}
+
+static void near(double got, double want, double tolerance, const kvt_cell *c, const char *what)
+{
+    if (!(fabs(got - want) <= tolerance) && !(isnan(got) && isnan(want)))
+        fail_msg("%s at %s: %s is %.9g, expected %.9g", c->policy, c->budget_asked, what, got, want);
+}
+
+/* Sums over lanes of their means over rows. */
+typedef struct sums {
+    double lost, max, kl, out, recall, best;
+    int64_t n_inf, n_kl, n_out, n_lane;
+} sums;
+
+/* What a lane's rows say, those left out that say nothing: infinite KL, no output. */
+static void add_lane(sums *all, const double *lost, const double *out_err, int64_t n)
+{
+    double sum = 0, kl = 0, out = 0;
+    int64_t n_kl = 0, n_out = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += lost[i];
+        all->max = lost[i] > all->max ? lost[i] : all->max;
+        all->n_inf += lost[i] >= 1;
+        if (lost[i] < 1)
+            kl -= log1p(-lost[i]), n_kl++;
+        if (!isnan(out_err[i]))
+            out += out_err[i], n_out++;
+    }
+    all->lost += sum / (double)n;
+    all->n_lane++;
+    if (n_kl > 0)
+        all->kl += kl / (double)n_kl, all->n_kl++;
+    if (n_out > 0)
+        all->out += out / (double)n_out, all->n_out++;
+}
+
+static void compare_layer(const synth *s, const kvt_result *r, int cell, int layer, sums *all)
+{
+    enum { ROWS = 512 };
+    double lost[ROWS], out_err[ROWS], recall[16], best[16];
+    const kvt_cell *c = &r->cell[cell];
+    plain_spec p = plain_of(s, r, cell, layer);
+    float *values = decoded(s, KVT_DS_VALUES, layer);
+    p.values = values;
+    plain_out out = {lost, out_err, recall, best};
+    int64_t M = p.n_response, per = p.n_head / r->n_lane;
+    assert_true(p.n_head * M <= ROWS && r->n_lane <= 16);
+    plain_judge(&out, &p);
+    for (int a = 0; a < r->n_lane; a++) {
+        int64_t at = ((int64_t)cell * r->n_layer + layer) * r->n_lane + a;
+        for (int64_t m = 0; m < M; m++) {
+            double mean = 0;
+            for (int64_t h = a * per; h < (a + 1) * per; h++)
+                mean += lost[h * M + m] / (double)per;
+            /* a float holds the mean of exact sums */
+            near((double)r->lost[at * M + m], mean, 1e-7, c, "lost mass of a row");
+        }
+        near(r->lane[at].value[kvt_metric_value("recall_mean_frac")], recall[a], 1e-12, c, "recall");
+        all->recall += recall[a];
+        all->best += best[a];
+        add_lane(all, lost + a * per * M, out_err + a * per * M, per * M);
+    }
+    free(values);
+}
+
+static void compare_cell(const synth *s, const kvt_result *r, int cell)
+{
+    const kvt_cell *c = &r->cell[cell];
+    sums all = {0};
+    if (strcmp(c->status, "ok") != 0)
+        return;
+    for (int l = 0; l < r->n_layer; l++)
+        compare_layer(s, r, cell, l, &all);
+    double n = (double)all.n_lane;
+    near(value(c, "lost_mass_mean_frac"), all.lost / n, 1e-12, c, "mean lost mass");
+    near(value(c, "lost_mass_max_frac"), all.max, 0, c, "largest lost mass");
+    near(value(c, "attn_kl_mean_nats"), all.kl / (double)all.n_kl, 1e-12, c, "attention KL");
+    near(value(c, "recall_mean_frac"), all.recall / n, 1e-12, c, "recall");
+    /* outputs are sums in f32 */
+    near(value(c, "out_err_mean_rel"), all.out / (double)all.n_out, 2e-6, c, "output error");
+    assert_int_equal(c->attn_kl_inf_count, all.n_inf);
+    if (strcmp(c->growth, "on-top") == 0) {
+        near(c->oracle_lost_mass_mean_frac, all.best / n, 1e-12, c, "oracle");
+        near(c->regret_mean_frac, (all.lost - all.best) / n, 1e-4, c, "regret");
+        assert_true(c->regret_mean_frac >= 0 && c->allocation_regret_mean_frac >= 0);
+    }
+}
+
+static const char every_kind[] =
+    "snapkv:window=4,pyramidkv:window=4,snapkv:window=4,compat=kvcf,h2o,h2o:every=3,tova,streaming,"
+    "window,oracle-max,h2o:compat=kvpress,tova:compat=kvpress,streaming:sinks=2,window=0,"
+    "h2o/pyramid,streaming/pyramid";
+
+static void numbers_are_those_of_plain_loops(void **state)
 {
     (void)state;
-    synth_spec s = synth_default();
-    const char *path = trace("a", &s);
-    kvt_replay_spec spec = {.trace = &path,
-                            .n_trace = 1,
-                            .policies = "all",
-                            .budgets = "4,8,50%,24",
-                            .out_dir = "",
-                            .keep_arrays = true};
-    kvt_replay_counts n;
-    kvt_results *found = run(&spec, &n);
-    for (int64_t i = 0; i < found->n; i++)
-        for (int c = 0; c < found->result[i]->n_cell; c++) {
-            const kvt_cell *x = &found->result[i]->cell[c];
-            printf("%-12s %-5s %-7s %-8s kept %5.1f end %5.1f lost %.4f recall %.3f kl %.3f "
-                   "skl %.3f out "
-                   "%.3f oracle %.4f regret %.5f alloc %.5f %s\n",
-                   x->policy, x->budget_asked, x->growth, x->status, x->kept_tokens_mean,
-                   x->end_slots_mean_tokens, value(x, "lost_mass_mean_frac"),
-                   value(x, "recall_mean_frac"), value(x, "attn_kl_mean_nats"),
-                   value(x, "score_kl_mean_nats"), value(x, "out_err_mean_rel"),
-                   x->oracle_lost_mass_mean_frac, x->regret_mean_frac,
-                   x->allocation_regret_mean_frac, x->error);
-        }
-    kvt_results_free(found);
+    for (int variant = 0; variant < 4; variant++) {
+        synth_spec spec = synth_default();
+        spec.n_response = variant == 1 ? 19 : 7;
+        spec.window = variant == 2 ? 9 : 0;
+        spec.sharpness = variant == 3 ? 6 : 2;
+        spec.seed = 11 + (uint64_t)variant;
+        synth *s = synth_new(&spec);
+        const char *path = trace("plain", &spec);
+        kvt_replay_spec run_spec = {.trace = &path, .n_trace = 1, .policies = every_kind,
+                                    .budgets = "4,5,8,50%,22,24,100", .out_dir = "",
+                                    .keep_arrays = true};
+        kvt_results *found = run(&run_spec, NULL);
+        int64_t n = 0;
+        for (int64_t i = 0; i < found->n; i++)
+            for (int c = 0; c < found->result[i]->n_cell; c++, n++)
+                compare_cell(s, found->result[i], c);
+        assert_true(n > 100);
+        kvt_results_free(found);
+        synth_free(s);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everything_runs),
+        cmocka_unit_test(numbers_are_those_of_plain_loops),
     };
     (void)cell;
     return cmocka_run_group_tests_name("replay", tests, make_dir, drop_dir);

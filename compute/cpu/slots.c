@@ -1,0 +1,150 @@
+/* slots.c - sums over chosen tokens (compute/slots.h). */
+#include "compute/slots.h"
+
+#include <string.h>
+
+#include "base/half.h"
+#include "compute/simd.h"
+
+#if SIMD_X86
+#include <immintrin.h>
+#endif
+
+enum { TILE = 8, HEADS = 3, WIDE = 32 };
+
+/* ---- turning -------------------------------------------------------------------------------
+ */
+
+/* Rows first..last of a tile of at most TILE tokens, one at a time. */
+static void turn_plain(float *out, const uint16_t *in, int64_t row_stride, int64_t first,
+                       int64_t last, int64_t n_token, int64_t width)
+{
+    for (int64_t i = first; i < last; i++)
+        for (int64_t t = 0; t < n_token; t++)
+            out[t * width + i] = half_to_float(in[i * row_stride + t]);
+}
+
+#if SIMD_X86
+/* 8 rows of 8 tokens: decoded, turned in registers, written as 8 tokens of 8 rows. */
+SIMD_AVX2 static void turn_8x8(float *out, const uint16_t *in, int64_t row_stride,
+                               int64_t width)
+{
+    __m256 r[8], a[8];
+    for (int i = 0; i < 8; i++)
+        r[i] = _mm256_cvtph_ps(
+            _mm_loadu_si128((const __m128i *)(const void *)(in + i * row_stride)));
+    for (int i = 0; i < 8; i += 2) {
+        a[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        a[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        r[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
+        r[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xee);
+        r[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+        r[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+    }
+    for (int i = 0; i < 4; i++) {
+        _mm256_storeu_ps(out + i * width, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+        _mm256_storeu_ps(out + (i + 4) * width, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+    }
+}
+
+SIMD_AVX2 static void turn_avx2(float *out, const uint16_t *in, int64_t row_stride,
+                                int64_t n_row, int64_t n_token, int64_t width)
+{
+    int64_t full = n_row / TILE * TILE, tokens = n_token / TILE * TILE;
+    for (int64_t t = 0; t < tokens; t += TILE) {
+        for (int64_t i = 0; i < full; i += TILE)
+            turn_8x8(out + t * width + i, in + i * row_stride + t, row_stride, width);
+        turn_plain(out + t * width, in + t, row_stride, full, n_row, TILE, width);
+    }
+    turn_plain(out + tokens * width, in + tokens, row_stride, 0, n_row, n_token - tokens,
+               width);
+}
+#endif
+
+void slots_turn(float *out, const uint16_t *in, int64_t row_stride, int64_t n_row,
+                int64_t n_token, int64_t width)
+{
+    for (int64_t t = 0; n_row < width && t < n_token; t++)
+        memset(out + t * width + n_row, 0, (size_t)(width - n_row) * sizeof *out);
+#if SIMD_X86
+    if (simd_avx2()) {
+        turn_avx2(out, in, row_stride, n_row, n_token, width);
+        return;
+    }
+#endif
+    for (int64_t t = 0; t < n_token; t += TILE) {
+        int64_t n = n_token - t < TILE ? n_token - t : TILE;
+        turn_plain(out + t * width, in + t, row_stride, 0, n_row, n, width);
+    }
+}
+
+/* ---- outputs -------------------------------------------------------------------------------
+ */
+
+static void mix_plain(float *restrict out, const float *p, const int64_t *pos, int64_t n,
+                      const float *v, int64_t v_stride, int64_t from, int64_t n_dim)
+{
+    for (int64_t s = 0; s < n; s++) {
+        const float *x = v + pos[s] * v_stride;
+        float w = p[s];
+        for (int64_t d = from; d < n_dim; d++)
+            out[d] += w * x[d];
+    }
+}
+
+#if SIMD_X86
+/* HEADS heads by WIDE channels stay in registers: 12 sums, a value and three weights. Written out,
+ * so that no compiler keeps them on the stack. */
+SIMD_AVX2 static void mix_block(float *out, const float *p, int64_t p_stride, const int64_t *pos,
+                                int64_t n, const float *v, int64_t v_stride, int n_head,
+                                int64_t n_dim)
+{
+    __m256 a0 = _mm256_setzero_ps(), a1 = a0, a2 = a0, a3 = a0;
+    __m256 b0 = a0, b1 = a0, b2 = a0, b3 = a0, c0 = a0, c1 = a0, c2 = a0, c3 = a0;
+    const float *p1 = p + (n_head > 1 ? p_stride : 0), *p2 = p + (n_head > 2 ? 2 * p_stride : 0);
+    for (int64_t s = 0; s < n; s++) {
+        const float *x = v + pos[s] * v_stride;
+        __m256 w0 = _mm256_set1_ps(p[s]), w1 = _mm256_set1_ps(p1[s]), w2 = _mm256_set1_ps(p2[s]);
+        __m256 y = _mm256_loadu_ps(x);
+        a0 = _mm256_fmadd_ps(w0, y, a0);
+        b0 = _mm256_fmadd_ps(w1, y, b0);
+        c0 = _mm256_fmadd_ps(w2, y, c0);
+        y = _mm256_loadu_ps(x + 8);
+        a1 = _mm256_fmadd_ps(w0, y, a1);
+        b1 = _mm256_fmadd_ps(w1, y, b1);
+        c1 = _mm256_fmadd_ps(w2, y, c1);
+        y = _mm256_loadu_ps(x + 16);
+        a2 = _mm256_fmadd_ps(w0, y, a2);
+        b2 = _mm256_fmadd_ps(w1, y, b2);
+        c2 = _mm256_fmadd_ps(w2, y, c2);
+        y = _mm256_loadu_ps(x + 24);
+        a3 = _mm256_fmadd_ps(w0, y, a3);
+        b3 = _mm256_fmadd_ps(w1, y, b3);
+        c3 = _mm256_fmadd_ps(w2, y, c3);
+    }
+    const __m256 sum[HEADS][4] = {{a0, a1, a2, a3}, {b0, b1, b2, b3}, {c0, c1, c2, c3}};
+    for (int h = 0; h < n_head; h++)
+        for (int k = 0; k < 4; k++)
+            _mm256_storeu_ps(out + h * n_dim + 8 * k, sum[h][k]);
+}
+#endif
+
+void slots_mix(float *out, const float *p, const int64_t *pos, int64_t n, const float *v,
+               int64_t v_stride, int n_head, int64_t n_dim)
+{
+    int64_t done = 0;
+    memset(out, 0, (size_t)(n_head * n_dim) * sizeof *out);
+#if SIMD_X86
+    if (simd_avx2()) {
+        done = n_dim / WIDE * WIDE;
+        for (int h = 0; h < n_head; h += HEADS)
+            for (int64_t d = 0; d < done; d += WIDE)
+                mix_block(out + h * n_dim + d, p + h * n, n, pos, n, v + d, v_stride,
+                          n_head - h < HEADS ? n_head - h : HEADS, n_dim);
+    }
+#endif
+    for (int h = 0; h < n_head && done < n_dim; h++)
+        mix_plain(out + h * n_dim, p + h * n, pos, n, v, v_stride, done, n_dim);
+}

@@ -1,0 +1,20 @@
+/* slots.h - sums over chosen tokens, for replay: rows of halves turned so that the rows of a
+ * token lie together, and outputs over the slots that a lane holds.
+ *
+ * Always on the CPU. The order of every sum is that of the tokens, whatever the processor; with
+ * fused products the last bits of an output differ from the portable code (simd.h). */
+#ifndef COMPUTE_SLOTS_H
+#define COMPUTE_SLOTS_H
+
+#include "kvt/api.h"
+
+/* out[t width + i] = in[i row_stride + t] for n_row rows of n_token halves, decoded; rows
+ * beyond the last are 0. width is a multiple of 8 and at least n_row. */
+void slots_turn(float *out, const uint16_t *in, int64_t row_stride, int64_t n_row,
+                int64_t n_token, int64_t width);
+
+/* out f32 [H D] = sum over s of p[h n + s] v[pos[s] v_stride + d]; p f32 [H n], pos [n]. */
+void slots_mix(float *out, const float *p, const int64_t *pos, int64_t n, const float *v,
+               int64_t v_stride, int n_head, int64_t n_dim);
+
+#endif

@@ -9,6 +9,14 @@
 
 #include "kvt/need.h"
 
+int kvt_trace_shape(const kvt_trace *t, kvt_ds ds, int64_t dim[KVT_RANK_MAX])
+{
+    if (!t->info.has[ds])
+        return 0;
+    memcpy(dim, t->set[ds].dim, sizeof t->set[ds].dim);
+    return t->set[ds].rank;
+}
+
 /* A dataset that stays until close: its view is never given back. Asked for twice by two
  * threads, both hold the same slab. */
 static kvt_code keep(kvt_trace *t, kvt_ds ds, const void **data, int64_t *n, kvt_err *err)

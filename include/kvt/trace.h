@@ -75,9 +75,9 @@ typedef struct kvt_trace_facts {
     char blas[96];           /* [run] library and kernel */
     int64_t block_tokens;    /* queries of a block of attn/block_sum */
     int64_t delay;           /* w of future/delayed */
-    char options_digest[KVT_DIGEST_TEXT]; /* of prompt, model and options: resume compares it */
+    char options_digest[KVT_DIGEST_TEXT]; /* [run] of prompt, model and options, for resume */
     char created[32], command[1024], device[128], host[64]; /* [run] */
-    char writer[64], commit[48];
+    char writer[64], commit[48]; /* [run] empty: this program's */
     bool no_text;
 } kvt_trace_facts;
 
@@ -116,6 +116,10 @@ KVT_API KVT_CHECKED kvt_code kvt_trace_read(kvt_trace *t, kvt_ds ds, int layer, 
 KVT_API KVT_CHECKED kvt_code kvt_trace_read_raw(kvt_trace *t, kvt_ds ds, int layer, kvt_view *out,
                                                 kvt_err *err);
 KVT_API void kvt_trace_done(kvt_trace *t, const kvt_view *view);
+
+/* Extents of a dataset as it is stored, the axis L included; returns the rank, 0 where the trace
+ * lacks it. */
+KVT_API int kvt_trace_shape(const kvt_trace *t, kvt_ds ds, int64_t dim[KVT_RANK_MAX]);
 
 /* Bytes of token t's text; n_byte 0 where the text was left out. Borrowed until close. */
 KVT_API KVT_CHECKED kvt_code kvt_trace_token_text(kvt_trace *t, int64_t token, const uint8_t **bytes,

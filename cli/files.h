@@ -1,0 +1,13 @@
+/* files.h - the HDF5 files that a path stands for: itself, or all below a folder. */
+#ifndef CLI_FILES_H
+#define CLI_FILES_H
+
+#include "cli/cli.h"
+
+/* Calls `each` for `path`, or for every file below it whose name ends with ".h5", in byte order
+ * of the names; hidden ones are passed over. NOTFOUND where there is no such path. */
+KVT_CHECKED kvt_code cli_files(const char *path,
+                               kvt_code (*each)(void *user, const char *path, kvt_err *err),
+                               void *user, kvt_err *err);
+
+#endif

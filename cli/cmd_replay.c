@@ -119,6 +119,8 @@ static kvt_code print_results(cli *c, const replay_options *o, const kvt_results
     if (code == KVT_OK && o->csv != NULL)
         code = cli_write_csv(c, results, &(cli_csv_request){.dir = o->csv, .tables = o->tables},
                              err);
+    if (fflush(stdout) != 0 && code == KVT_OK)
+        code = kvt_fail(err, KVT_IO, "standard output could not be written");
     if (code == KVT_OK)
         cli_note(c, "done: %lld cells computed, %lld reused, %lld skipped, %lld failed",
                  (long long)counts->computed, (long long)counts->reused,

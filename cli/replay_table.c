@@ -41,7 +41,7 @@ static kvt_code add_row(cli_table *t, const kvt_curve_row *row, kvt_err *err)
         row->policy,
         row->exactness,
         row->growth,
-        row->budget_asked,
+        strcmp(row->policy, "full") == 0 ? "100%" : row->budget_asked,
         number(kept, row->kept_tokens_mean, 0),
         number(end, row->end_slots_mean_tokens, 0),
         interval(lost, row),
@@ -55,13 +55,29 @@ static kvt_code add_row(cli_table *t, const kvt_curve_row *row, kvt_err *err)
     return cli_table_row(t, cell, err);
 }
 
+/* The full cache is the same at every budget: one line says it. */
+static bool is_repeated(const kvt_curve_row *row, int64_t i)
+{
+    return i > 0 && strcmp(row[i].policy, "full") == 0 &&
+           strcmp(row[i - 1].policy, "full") == 0 &&
+           strcmp(row[i].policy_params, row[i - 1].policy_params) == 0;
+}
+
 /* ---- what was skipped ----------------------------------------------------------------------
  */
 
+/* Length of the reason without the number that differs from trace to trace ("..., got 22"). */
+static size_t reason_length(const char *error)
+{
+    const char *got = strstr(error, ", got ");
+    return got != NULL ? (size_t)(got - error) : strlen(error);
+}
+
 static bool same_reason(const kvt_cell *a, const kvt_cell *b)
 {
+    size_t n = reason_length(a->error);
     return strcmp(a->policy, b->policy) == 0 && strcmp(a->status, b->status) == 0 &&
-           strcmp(a->error, b->error) == 0;
+           n == reason_length(b->error) && strncmp(a->error, b->error, n) == 0;
 }
 
 /* One line a policy and reason, with how many cells it concerns. */
@@ -227,7 +243,8 @@ kvt_code cli_replay_table(cli *c, const kvt_results *results, kvt_err *err)
     if (t == NULL)
         code = kvt_fail_memory(err, sizeof names);
     for (int64_t i = 0; i < rows->n_row && code == KVT_OK; i++)
-        code = add_row(t, &row[i], err);
+        if (!is_repeated(row, i))
+            code = add_row(t, &row[i], err);
     if (code == KVT_OK)
         code = cli_table_print(t, stdout, err);
     if (code == KVT_OK) {

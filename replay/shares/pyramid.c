@@ -133,10 +133,9 @@ const kvt_share kvt_share_pyramid = {
     .name = "pyramid",
     .title = "more slots in the lower layers, falling in a straight line",
     .paper = "Cai et al. 2024, arXiv:2406.02069",
-    .differs =
-        "the default adds up to the total exactly, the published integer steps do not; kvpress "
-        "draws its "
-        "line for the product of fraction and length, here for the budget in whole tokens",
+    .differs = "the default adds up to the total exactly, the published integer steps do not; "
+               "kvpress draws its line for the product of fraction and length, here for the "
+               "budget in whole tokens",
     .scope = KVT_BY_LANE,
     .may_exceed = true,
     .params_size = sizeof(pyramid),

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kvt/replay.h"
 #include "../mini.h"
 
 enum { CASE_MAX = 256, TEXT_CAP = 96, POSITION_CAP = 8 * 8 * KVT_POSITION_BINS };
@@ -428,6 +429,21 @@ static void shares_describe_themselves(void **state)
     }
 }
 
+/* What the engine reads itself (weights=, probe=, ...) would never reach them. */
+static void names_of_the_engine_are_free(void **state)
+{
+    (void)state;
+    for (const kvt_param *own = kvt_use_table(); own->name; own++) {
+        for (int i = 0; kvt_policies()[i]; i++)
+            if (kvt_policies()[i]->params &&
+                kvt_param_find(kvt_policies()[i]->params, own->name))
+                fail_msg("%s has the engine's '%s'", kvt_policies()[i]->name, own->name);
+        for (int i = 0; kvt_shares()[i]; i++)
+            if (kvt_shares()[i]->params && kvt_param_find(kvt_shares()[i]->params, own->name))
+                fail_msg("%s has the engine's '%s'", kvt_shares()[i]->name, own->name);
+    }
+}
+
 static void lists_are_by_name(void **state)
 {
     (void)state;
@@ -507,12 +523,13 @@ int main(void)
             for (int k = 0; q->type == KVT_CHOICE && k <= (int)q->max; k++)
                 add_case(p, q->name, q->choices[k].name);
     }
-    static struct CMUnitTest tests[CASE_MAX + 3];
+    static struct CMUnitTest tests[CASE_MAX + 4];
     int n = 0;
     for (; n < n_case; n++)
         tests[n] = (struct CMUnitTest){
             .name = cases[n].name, .test_func = all_laws, .initial_state = &cases[n]};
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(shares_describe_themselves);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(names_of_the_engine_are_free);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(lists_are_by_name);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(random_draws_by_seed);
     int failed = _cmocka_run_group_tests("laws of policies", tests, (size_t)n, NULL, NULL);

@@ -1,0 +1,3 @@
+# The engine against transformers, on the real model.
+kvt_test(test_golden_forward LABEL golden MODULES capture LIBRARIES hdf5
+         SOURCES test_golden_forward.c)

@@ -23,10 +23,7 @@ typedef struct finisher {
     kvt_rule rule;
     kvt_result *r;
     int layer[KVT_LAYERS_MAX]; /* of the trace, by place in the result */
-    double *best; /* f64 [n_best] mass of all tokens of all lanes, falling, summed up */
-    int64_t n_best;
-    double *pool; /* f64 [L H M] */
-    double *lane; /* f64 [L A] */
+    const double *best;        /* truth_over_lanes() */
 } finisher;
 
 static bool is_on_top(const pass *p)
@@ -37,76 +34,14 @@ static bool is_on_top(const pass *p)
 /* ---- oracles -------------------------------------------------------------------------------
  */
 
-static int falling(const void *a, const void *b)
+/* Mass of the best `count` tokens of a lane. */
+static double lane_best(const finisher *f, int i, int a, int64_t count)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x < y) - (x > y);
-}
-
-/* Prefix sums of the mass of all tokens of the replayed lanes, best first. */
-static kvt_code sort_best(finisher *f, kvt_err *err)
-{
-    const pass *p = f->p;
-    int64_t N = p->n_prompt, n = (int64_t)f->r->n_layer * p->n_lane * N;
-    f->best = kvt_alloc(n, sizeof *f->best);
-    if (!f->best)
-        return kvt_fail_memory(err, n * (int64_t)sizeof *f->best);
-    for (int i = 0; i < f->r->n_layer; i++)
-        memcpy(f->best + (int64_t)i * p->n_lane * N,
-               truth_mass(&f->truths[f->layer[i]], 0, p->by_head),
-               (size_t)(p->n_lane * N) * sizeof *f->best);
-    qsort(f->best, (size_t)n, sizeof *f->best, falling);
-    for (int64_t i = 1; i < n; i++)
-        f->best[i] += f->best[i - 1];
-    f->n_best = n;
-    return KVT_OK;
-}
-
-/* Mass of the best `count` tokens of a lane, and of all. */
-static double lane_best(const finisher *f, int i, int a, int64_t count, double *all)
-{
-    const truth *t = &f->truths[f->layer[i]];
-    const double *mass = truth_mass(t, a, f->p->by_head);
-    const int32_t *order = truth_order(t, a, f->p->by_head);
-    double sum = 0;
-    *all = 0;
-    for (int64_t s = 0; s < t->n_prompt; s++) {
-        *all += mass[order[s]];
-        if (s < count)
-            sum = *all;
-    }
-    return sum;
+    return truth_best(&f->truths[f->layer[i]], a, f->p->by_head)[count];
 }
 
 /* ---- lanes ---------------------------------------------------------------------------------
  */
-
-static void row_metrics(const finisher *f, kvt_lane_row *row, int cell, int layer, int a)
-{
-    const pass *p = f->p;
-    int per = p->n_head / p->n_lane, at = 0;
-    for (int i = 0; kvt_metrics()[i]; i++) {
-        const kvt_metric *m = kvt_metrics()[i];
-        double sum = 0;
-        int64_t n = 0;
-        for (int h = 0; m->row && p->lost && h < per; h++) {
-            int64_t from = pass_head(p, cell, layer, a * per + h) * p->n_response;
-            for (int64_t k = 0; k < p->n_response; k++) {
-                kvt_judged j = {.head = h,
-                                .row = k,
-                                .lost = (double)p->lost[from + k],
-                                .out_err = p->out_err ? (double)p->out_err[from + k] : NAN};
-                j.kept = 1 - j.lost;
-                double x = m->row(&j);
-                if (isfinite(x))
-                    sum += x, n++;
-            }
-        }
-        for (const kvt_metric_column *c = m->column; c->column; c++, at++)
-            if (m->row && c->over == KVT_MEAN && n > 0)
-                row->value[at] = sum / (double)n;
-    }
-}
 
 static void lane_metrics(const finisher *f, kvt_lane_row *row, int64_t lane)
 {
@@ -161,7 +96,8 @@ static const char *flag_of(const pass *p, const kvt_lane_row *row, bool total_ov
     return !p->inside && row->kept_end_tokens > asked ? "grows" : "ok";
 }
 
-static void fill_lane(finisher *f, kvt_lane_row *row, int cell, int i, int a, bool total_over)
+static void fill_lane(const finisher *f, kvt_lane_row *row, int cell, int i, int a,
+                      bool total_over)
 {
     const pass *p = f->p;
     int layer = f->layer[i];
@@ -175,12 +111,11 @@ static void fill_lane(finisher *f, kvt_lane_row *row, int cell, int i, int a, bo
     row->kept_max_tokens = is_on_top(p) ? n->kept + M : kvt_max(n->most, n->kept);
     row->pinned_tokens = n->pinned;
     snprintf(row->flag, sizeof row->flag, "%s", flag_of(p, row, total_over));
-    row_metrics(f, row, cell, layer, a);
     lane_metrics(f, row, at);
     worst_row(f, row, cell, layer, a);
     if (!is_on_top(p) || M == 0)
         return;
-    double all, best = lane_best(f, i, a, n->kept, &all);
+    double all = lane_best(f, i, a, p->n_prompt), best = lane_best(f, i, a, n->kept);
     row->oracle_lost_mass_mean_frac = (all - best) / (double)M;
     row->regret_mean_frac = (best - p->kept_mass[at]) / (double)M;
     int lost = kvt_metric_value("lost_mass_mean_frac");
@@ -191,35 +126,38 @@ static void fill_lane(finisher *f, kvt_lane_row *row, int cell, int i, int a, bo
 /* ---- cells ---------------------------------------------------------------------------------
  */
 
-static double aggregate(finisher *f, const kvt_metric *m, kvt_over over, int cell, int64_t n)
+static double quantile(double *pool, int64_t n, kvt_over over)
 {
-    (void)m, (void)cell;
-    switch (over) {
-    case KVT_P50: return measure_quantile(f->pool, n, 0.5);
-    case KVT_P95: return measure_quantile(f->pool, n, 0.95);
-    case KVT_MAX: return measure_quantile(f->pool, n, 1);
-    case KVT_MEAN: break;
-    }
-    return NAN;
+    return measure_quantile(pool, n, over == KVT_P50 ? 0.5 : over == KVT_P95 ? 0.95 : 1);
 }
 
-/* All rows of a cell through a row metric, into the pool: infinite ones count, undefined do
- * not. */
-static int64_t pool_rows(finisher *f, const kvt_metric *m, int cell, int64_t *n_inf)
+/* A row metric over all rows of a cell: means into its lanes at value[at], the defined values
+ * into the pool. Returns how many; infinite ones are pooled and counted, and left out of the
+ * means. */
+static int64_t pool_rows(const finisher *f, const kvt_metric *m, int cell, kvt_lane_row *lane,
+                         int at, double *pool, int64_t *n_inf)
 {
     const pass *p = f->p;
-    int64_t n = 0, rows = (int64_t)p->n_head * p->n_response;
-    for (int i = 0; p->lost && i < f->r->n_layer; i++) {
-        int64_t from = pass_head(p, cell, f->layer[i], 0) * p->n_response;
-        for (int64_t k = 0; k < rows; k++) {
-            kvt_judged j = {.lost = (double)p->lost[from + k],
-                            .out_err = p->out_err ? (double)p->out_err[from + k] : NAN};
+    int64_t n = 0, rows = p->n_head / p->n_lane * p->n_response;
+    for (int i = 0; p->lost && i < f->r->n_layer * p->n_lane; i++) {
+        int layer = f->layer[i / p->n_lane], head = i % p->n_lane * (p->n_head / p->n_lane);
+        int64_t from = pass_head(p, cell, layer, head) * p->n_response, finite = 0;
+        double sum = 0;
+        for (int64_t k = from; k < from + rows; k++) {
+            kvt_judged j = {.lost = (double)p->lost[k],
+                            .out_err = p->out_err ? (double)p->out_err[k] : NAN};
             j.kept = 1 - j.lost;
             double x = m->row(&j);
-            *n_inf += isinf(x) != 0;
-            if (!isnan(x))
-                f->pool[n++] = x;
+            if (isnan(x))
+                continue;
+            pool[n++] = x;
+            if (isinf(x))
+                ++*n_inf;
+            else
+                sum += x, finite++;
         }
+        if (finite > 0)
+            lane[i].value[at] = sum / (double)finite;
     }
     return n;
 }
@@ -237,33 +175,29 @@ static double mean_lanes(const finisher *f, const kvt_lane_row *lane, size_t off
     return n ? sum / (double)n : NAN;
 }
 
-static void cell_metrics(finisher *f, kvt_cell *c, int cell, const kvt_lane_row *lane)
+/* The mean is the first column of every metric: it stands where lanes have theirs. */
+static void cell_metrics(const finisher *f, kvt_cell *c, int cell, kvt_lane_row *lane,
+                         double *pool)
 {
     int at = 0;
     for (int i = 0; kvt_metrics()[i]; i++) {
         const kvt_metric *m = kvt_metrics()[i];
         int64_t n_inf = 0, n = 0;
-        bool pooled = false;
-        for (const kvt_metric_column *k = m->column; k->column; k++, at++) {
-            if (k->over == KVT_MEAN) {
-                c->value[at] = mean_lanes(
-                    f, lane, offsetof(kvt_lane_row, value) + (size_t)at * sizeof(double));
-                continue;
-            }
-            if (!m->row)
-                continue;
-            if (!pooled)
-                n = pool_rows(f, m, cell, &n_inf);
-            pooled = true;
-            c->value[at] = aggregate(f, m, k->over, cell, n);
-        }
+        if (m->row)
+            n = pool_rows(f, m, cell, lane, at, pool, &n_inf);
+        for (const kvt_metric_column *k = m->column; k->column; k++, at++)
+            c->value[at] =
+                k->over != KVT_MEAN
+                    ? quantile(pool, n, k->over)
+                    : mean_lanes(f, lane,
+                                 offsetof(kvt_lane_row, value) + (size_t)at * sizeof(double));
         if (strcmp(m->name, "attn_kl") == 0)
             c->attn_kl_inf_count = n_inf;
     }
 }
 
 /* 95 % bootstrap over the lanes of this one trace. */
-static void spread(finisher *f, kvt_cell *c, const kvt_lane_row *lane)
+static void spread(const finisher *f, kvt_cell *c, const kvt_lane_row *lane)
 {
     int at = kvt_metric_value("lost_mass_mean_frac"), n = f->r->n_layer * f->p->n_lane;
     double mean[RESAMPLES];
@@ -297,7 +231,7 @@ static void find_worst(const finisher *f, kvt_cell *c, const kvt_lane_row *lane)
 }
 
 /* Slots, bytes and counts of a cell. */
-static void count_cell(finisher *f, kvt_cell *c, int cell)
+static void count_cell(const finisher *f, kvt_cell *c, int cell)
 {
     const pass *p = f->p;
     const kvt_geometry *g = &f->info->facts.model;
@@ -341,17 +275,16 @@ static void regrets(const finisher *f, kvt_cell *c, int cell, const kvt_lane_row
         return;
     for (int i = 0; i < f->r->n_layer; i++) {
         for (int a = 0; a < p->n_lane; a++) {
-            double all;
             int64_t kept = p->count[pass_lane(p, cell, f->layer[i], a)].kept;
-            best += lane_best(f, i, a, kept, &all);
+            best += lane_best(f, i, a, kept);
             total += kept;
         }
     }
-    double over = total > 0 ? f->best[total - 1] - best : 0;
+    double over = f->best[total] - best;
     c->allocation_regret_mean_frac = (over > 0 ? over : 0) / (double)(n * p->n_response);
 }
 
-static void identify(finisher *f, kvt_cell *c, int cell)
+static void identify(const finisher *f, kvt_cell *c, int cell)
 {
     const pass *p = f->p;
     const pass_cell *x = &p->cell[cell];
@@ -393,7 +326,7 @@ static void empty_cell(kvt_cell *c)
         c->value[i] = NAN;
 }
 
-static void fill_cell(finisher *f, int cell)
+static void fill_cell(const finisher *f, int cell, double *pool)
 {
     const pass *p = f->p;
     kvt_cell *c = &f->r->cell[cell];
@@ -423,7 +356,7 @@ static void fill_cell(finisher *f, int cell)
         for (int a = 0; a < p->n_lane; a++)
             fill_lane(f, &lane[i * p->n_lane + a], cell, i, a, over);
     count_cell(f, c, cell);
-    cell_metrics(f, c, cell, lane);
+    cell_metrics(f, c, cell, lane, pool);
     regrets(f, c, cell, lane);
     spread(f, c, lane);
     find_worst(f, c, lane);
@@ -536,15 +469,34 @@ static void name_result(finisher *f)
     }
 }
 
-kvt_code finish_pass(kvt_result **out, const pass *p, const kvt_trace_info *info,
-                     const bool *layers, const truth *truths, kvt_rule rule, const kvt_ctx *ctx,
-                     kvt_err *err)
+/* Threads take cells; each has its place. */
+static kvt_code fill_cells(const finisher *f, int n_thread, kvt_err *err)
 {
-    (void)ctx;
+    int64_t n = (int64_t)f->r->n_layer * f->p->n_head * f->p->n_response;
+    bool failed = false;
+#pragma omp parallel num_threads(n_thread)
+    {
+        double *pool = kvt_alloc(n, sizeof *pool);
+#pragma omp for schedule(dynamic, 1) reduction(|| : failed)
+        for (int c = 0; c < f->p->n_cell; c++) {
+            if (pool)
+                fill_cell(f, c, pool);
+            failed = failed || !pool;
+        }
+        kvt_free(pool);
+    }
+    return failed ? kvt_fail_memory(err, n * (int64_t)sizeof(double)) : KVT_OK;
+}
+
+kvt_code finish_pass(kvt_result **out, const pass *p, const kvt_trace_info *info,
+                     const bool *layers, const truth *truths, const double *best, kvt_rule rule,
+                     const kvt_ctx *ctx, kvt_err *err)
+{
     finisher f = {.p = p,
                   .info = info,
                   .layers = layers,
                   .truths = truths,
+                  .best = best,
                   .rule = rule,
                   .r = kvt_result_new()};
     *out = NULL;
@@ -555,19 +507,14 @@ kvt_code finish_pass(kvt_result **out, const pass *p, const kvt_trace_info *info
     kvt_code code = KVT_OK;
     f.r->cell = kvt_alloc(p->n_cell, sizeof *f.r->cell);
     f.r->lane = kvt_alloc(p->n_cell * lanes, sizeof *f.r->lane);
-    f.pool = kvt_alloc((int64_t)f.r->n_layer * p->n_head * p->n_response, sizeof *f.pool);
-    if (!f.r->cell || !f.r->lane || !f.pool)
+    if (!f.r->cell || !f.r->lane)
         code = kvt_fail_memory(err, p->n_cell * lanes * (int64_t)sizeof *f.r->lane);
-    if (!code && !p->reason[0] && is_on_top(p) && p->n_response > 0)
-        code = sort_best(&f, err);
-    for (int c = 0; !code && c < p->n_cell; c++)
-        fill_cell(&f, c);
+    if (!code)
+        code = fill_cells(&f, kvt_threads(ctx), err);
     if (!code && !p->reason[0] && !fill_arrays(&f))
         code = kvt_fail_memory(err, p->n_cell * lanes * p->n_prompt);
     if (!code)
         f.r->plan_note = plan_note(&f);
-    kvt_free(f.best);
-    kvt_free(f.pool);
     if (code)
         kvt_result_free(f.r);
     else

@@ -25,7 +25,8 @@ typedef struct job {
     pass **list;      /* [n_list] */
     bool *asked;      /* [n_list] */
     int n_list;
-    truth *truths; /* [L] */
+    truth *truths;   /* [L] */
+    double *best[2]; /* truth_over_lanes(), by kv head and by query head */
     run_times times;
     bool computed_asked;  /* a cell that was asked for is there */
     char why[REASON_MAX]; /* the first reason that one is not */
@@ -282,46 +283,42 @@ static void write_result(job *j, kvt_result *r)
     memcpy(r->path, path, strlen(path) + 1);
 }
 
-/* Cells and lanes of every pass; threads take passes, the order is that of the plan. */
-static kvt_code finish_all(job *j, kvt_err *err)
+/* What the best choice loses at every total, once for lanes of kv heads and of query heads. */
+static kvt_code find_best(job *j, const pass *x, const double **best, kvt_err *err)
 {
-    kvt_result **found = kvt_alloc(j->n_list, sizeof(kvt_result *));
-    kvt_code code = found ? KVT_OK : kvt_fail_memory(err, j->n_list * (int64_t)sizeof *found);
-    bool failed = false;
-#pragma omp parallel for schedule(dynamic, 1) \
-    num_threads(kvt_threads(j->p->ctx)) if (found != NULL)
-    for (int i = 0; i < (found ? j->n_list : 0); i++) {
-        kvt_err mine;
-        double from = cpu_seconds();
-        bool bad = finish_pass(&found[i], j->list[i], j->info, j->p->layers, j->truths,
-                               j->p->spec->rule, j->p->ctx, &mine) ||
-                   name_pass(found[i], &mine);
-#pragma omp critical(kvt_replay_finish)
-        {
-            j->times.judge += cpu_seconds() - from;
-            if (bad && !failed)
-                *err = mine, failed = true;
-        }
+    bool compared = !x->reason[0] && !x->inside && !x->skip && x->n_response > 0;
+    *best = NULL;
+    if (!compared)
+        return KVT_OK;
+    if (!j->best[x->by_head] && truth_over_lanes(&j->best[x->by_head], j->truths, j->p->layers,
+                                                 x->n_layer, x->by_head, err))
+        return err->code;
+    *best = j->best[x->by_head];
+    return KVT_OK;
+}
+
+static kvt_code finish(job *j, const pass *x, bool asked, kvt_err *err)
+{
+    kvt_result *r;
+    const double *best;
+    double from = cpu_seconds();
+    if (find_best(j, x, &best, err) || finish_pass(&r, x, j->info, j->p->layers, j->truths,
+                                                   best, j->p->spec->rule, j->p->ctx, err))
+        return err->code;
+    double middle = cpu_seconds();
+    j->times.judge += middle - from;
+    if (name_pass(r, err)) {
+        kvt_result_free(r);
+        return err->code;
     }
-    if (failed)
-        code = err->code;
-    for (int i = 0; !code && i < j->n_list; i++) {
-        double from = cpu_seconds();
-        kvt_result *r = found[i];
-        found[i] = NULL;
-        write_result(j, r);
-        j->times.write += cpu_seconds() - from;
-        for (int c = 0; c < r->n_cell; c++) {
-            bool ok = strcmp(r->cell[c].status, "ok") == 0;
-            j->n->computed += ok;
-            j->n->decisions += ok ? r->cell[c].decisions_count : 0;
-        }
-        code = give(j, r, j->asked[i], err);
+    write_result(j, r);
+    j->times.write += cpu_seconds() - middle;
+    for (int c = 0; c < r->n_cell; c++) {
+        bool ok = strcmp(r->cell[c].status, "ok") == 0;
+        j->n->computed += ok;
+        j->n->decisions += ok ? r->cell[c].decisions_count : 0;
     }
-    for (int i = 0; found && i < j->n_list; i++)
-        kvt_result_free(found[i]);
-    kvt_free(found);
-    return code;
+    return give(j, r, asked, err);
 }
 
 /* ---- a trace -------------------------------------------------------------------------------
@@ -364,7 +361,10 @@ static kvt_code run_trace(job *j, kvt_err *err)
         kvt_log(p->ctx, KVT_LOG_ERROR, "replay", "'%s': %s", j->info->path, err->text);
         fail_passes(j, err);
     }
-    return finish_all(j, err);
+    code = KVT_OK;
+    for (int i = 0; !code && i < j->n_list; i++)
+        code = finish(j, j->list[i], j->asked[i], err);
+    return code;
 }
 
 static void close_trace(job *j)
@@ -379,6 +379,8 @@ static void close_trace(job *j)
         kvt_free(j->old->result);
     kvt_free(j->old);
     kvt_free(j->truths);
+    kvt_free(j->best[0]);
+    kvt_free(j->best[1]);
     kvt_free(j->position);
     kvt_free(j->list);
     kvt_free(j->asked);
@@ -387,6 +389,7 @@ static void close_trace(job *j)
     j->n->rank_s += j->times.rank;
     j->n->judge_s += j->times.judge;
     j->n->write_s += j->times.write;
+    j->best[0] = j->best[1] = NULL;
     j->t = NULL, j->old = NULL, j->truths = NULL, j->position = NULL, j->list = NULL;
     j->asked = NULL, j->n_list = 0, j->times = (run_times){0};
 }

@@ -78,20 +78,31 @@ typedef struct truth {
     double *head;  /* f64 [H N] sum over the response rows; from future/mean x M without rows */
     double *group; /* f64 [G N] the same, mean over the heads of the group */
     int32_t *order;      /* i32 [G N] by falling group, ties by position */
+    double *best;        /* f64 [G N + 1] sum of the best 0, 1, .. N of them */
     int32_t *head_order; /* i32 [H N], NULL until asked for */
+    double *head_best;   /* f64 [H N + 1], NULL until asked for */
     float *future_mean;  /* f32 [H N] of the trace, NULL: not there */
 } truth;
 
 KVT_CHECKED kvt_code truth_new(truth *out, int n_head, int n_kv, int64_t n_prompt,
                                int64_t n_response, kvt_err *err);
 KVT_CHECKED kvt_code truth_finish(truth *t, kvt_err *err); /* group sums and orders from head */
-KVT_CHECKED kvt_code truth_by_head(truth *t, kvt_err *err); /* head_order, once */
+KVT_CHECKED kvt_code truth_by_head(truth *t, kvt_err *err); /* head_order, head_best, once */
 void truth_free(truth *t);
+
+/* prefix f64 [lanes N + 1], kvt_free() it: sum of the best 0, 1, ... masses of all lanes of the
+ * layers together. */
+KVT_CHECKED kvt_code truth_over_lanes(double **prefix, const truth *truths, const bool *layers,
+                                      int n_layer, bool by_head, kvt_err *err);
 
 /* A lane's remaining mass at step 0 and its order: of a kv head, or of a query head. */
 static inline const double *truth_mass(const truth *t, int lane, bool by_head)
 {
     return (by_head ? t->head : t->group) + lane * t->n_prompt;
+}
+static inline const double *truth_best(const truth *t, int lane, bool by_head)
+{
+    return (by_head ? t->head_best : t->best) + lane * (t->n_prompt + 1);
 }
 static inline const int32_t *truth_order(const truth *t, int lane, bool by_head)
 {
@@ -238,9 +249,10 @@ KVT_CHECKED kvt_code pass_make(pass *p, const kvt_trace_info *info,
                                kvt_err *err); /* its arrays */
 void pass_free(pass *p);
 
-/* The result of a pass. `layers` [L of the trace]; truths as pass_run() left them. */
+/* The result of a pass. `layers` [L of the trace]; truths as pass_run() left them; best from
+ * truth_over_lanes(), NULL where the pass is not compared with the oracle. */
 KVT_CHECKED kvt_code finish_pass(kvt_result **out, const pass *p, const kvt_trace_info *info,
-                                 const bool *layers, const truth *truths, kvt_rule rule,
-                                 const kvt_ctx *ctx, kvt_err *err);
+                                 const bool *layers, const truth *truths, const double *best,
+                                 kvt_rule rule, const kvt_ctx *ctx, kvt_err *err);
 
 #endif

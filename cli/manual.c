@@ -332,10 +332,71 @@ static void csv_page(FILE *out)
     fputs("# SEE ALSO\n\n*kvt-report*(1)\n", out);
 }
 
+/* ---- the browser ----------------------------------------------------------------------------
+ */
+
+static const struct {
+    const char *keys, *name, *group, *text;
+} keys[] = {
+#define KEY(command, keys, name, group, screens, place, words, text) {keys, name, group, text},
+#include "tui/keys.def"
+#undef KEY
+};
+enum { N_KEY = sizeof keys / sizeof keys[0] };
+
+static bool group_seen(int at)
+{
+    for (int i = 0; i < at; i++)
+        if (!strcmp(keys[i].group, keys[at].group))
+            return true;
+    return false;
+}
+
+/* One group of keys, in the order of the list. */
+static void key_group(FILE *out, const char *group)
+{
+    char detail[80];
+
+    fprintf(out, "## %s\n\n", group);
+    for (int i = 0; i < N_KEY; i++)
+        if (!strcmp(keys[i].group, group)) {
+            snprintf(detail, sizeof detail, "(:%s)", keys[i].name);
+            item(out, keys[i].keys, detail, keys[i].text);
+        }
+}
+
+static void tui_page(FILE *out)
+{
+    static const struct {
+        const char *name, *title;
+    } screens[] = {
+#define SCREEN(id, digit, letter, name, title) {name, title},
+#include "tui/screens/screens.def"
+#undef SCREEN
+    };
+
+    head(out, "kvt-tui", 7, "screens and keys of the browser");
+    fputs("# DESCRIPTION\n\n", out);
+    put(out,
+        "kvt tui opens traces and their results in a terminal: a map of layers and heads that "
+        "opens on the worst lane, and for each lane the prompt as that lane kept it, step by "
+        "step. What a key does stands behind it; the name behind the colon can be typed after "
+        "':' and in scripts. kvt show prints every screen as text.");
+    fputs("\n\n# SCREENS\n\n", out);
+    for (size_t i = 0; i < sizeof screens / sizeof screens[0]; i++)
+        item(out, screens[i].name, "", screens[i].title);
+    fputs("# KEYS\n\n", out);
+    for (int i = 0; i < N_KEY; i++)
+        if (!group_seen(i))
+            key_group(out, keys[i].group);
+    fputs("# SEE ALSO\n\n*kvt-tui*(1), *kvt-show*(1)\n", out);
+}
+
 /* ---- public --------------------------------------------------------------------------------
  */
 
-static const char *const names[] = {"kvt", "kvt-policies", "kvt-trace", "kvt-csv", NULL};
+static const char *const names[] = {"kvt",     "kvt-policies", "kvt-trace",
+                                    "kvt-csv", "kvt-tui",      NULL};
 
 const char *const *cli_manual_names(void)
 {
@@ -344,7 +405,8 @@ const char *const *cli_manual_names(void)
 
 kvt_code cli_manual(FILE *out, const char *name, kvt_err *err)
 {
-    static void (*const pages[])(FILE *) = {main_page, policies_page, trace_page, csv_page};
+    static void (*const pages[])(FILE *) = {main_page, policies_page, trace_page, csv_page,
+                                            tui_page};
     for (int i = 0; names[i]; i++)
         if (!strcmp(names[i], name)) {
             pages[i](out);

@@ -149,8 +149,12 @@ kvt_code h5_get_text(hid_t at, const char *name, char *out, size_t cap, kvt_err 
         goto out;
     }
     size_t size = H5Tget_size(stored);
-    if (size > 65536 || !(s = kvt_alloc((int64_t)size + 1, 1))) {
+    if (size > 65536) {
         code = kvt_fail(err, KVT_FORMAT, "attribute '%s': text of %zu bytes", name, size);
+        goto out;
+    }
+    if (!(s = kvt_alloc((int64_t)size + 1, 1))) {
+        code = kvt_fail_memory(err, size + 1);
         goto out;
     }
     if (H5Aread(attr, stored, s) < 0)

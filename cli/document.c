@@ -7,6 +7,7 @@
 #include "kvt/metric.h"
 #include "kvt/replay.h"
 #include "kvt/trace.h"
+#include "traces/dataset.h"
 
 /* Text in a table cell: what Markdown would read as a border or markup is escaped. */
 static void put(FILE *out, const char *text)
@@ -70,6 +71,39 @@ static void datasets(FILE *out)
                                   d->required ? "always" : "may be", d->help},
             7);
     }
+}
+
+static void attributes(FILE *out)
+{
+    static const char *const types[] = {"text", "i64", "u64", "u8", "text", "f64"};
+    int n;
+    const trace_attr *a = trace_attrs(&n);
+
+    header(out,
+           (const char *const[]){"group", "attribute", "type", "unit", "digest", "what it is"},
+           6);
+    for (int i = 0; i < n; i++) {
+        char group[32];
+        snprintf(group, sizeof group, "/%s", a[i].group);
+        row(out,
+            (const char *const[]){group, a[i].name, types[a[i].kind], a[i].unit,
+                                  a[i].run ? "left out" : "counted", a[i].help},
+            6);
+    }
+}
+
+static void results(FILE *out)
+{
+    static const char *const sets[][5] = {
+#define KVT_RESULT_SET(field, path, ctype, type, axes, unit, help) \
+    {path, #type, axes, unit, help},
+#include "traces/results.def"
+#undef KVT_RESULT_SET
+    };
+
+    header(out, (const char *const[]){"array", "type", "axes", "unit", "what it is"}, 5);
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++)
+        row(out, sets[i], 5);
 }
 
 static void param_rows(FILE *out, const kvt_param *table)
@@ -213,10 +247,8 @@ kvt_code cli_document(FILE *out, const char *name, kvt_err *err)
     static const struct {
         const char *name;
         void (*print)(FILE *);
-    } parts[] = {{"datasets", datasets},
-                 {"policies", policies},
-                 {"metrics", metrics},
-                 {"columns", columns}};
+    } parts[] = {{"datasets", datasets}, {"attributes", attributes}, {"results", results},
+                 {"policies", policies}, {"metrics", metrics},       {"columns", columns}};
 
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (!strcmp(parts[i].name, name)) {
@@ -224,7 +256,7 @@ kvt_code cli_document(FILE *out, const char *name, kvt_err *err)
             return KVT_OK;
         }
     return kvt_fail(err, KVT_USAGE,
-                    "no generated part '%.60s'; they are datasets, policies, metrics, "
-                    "columns",
+                    "no generated part '%.60s'; they are datasets, attributes, results, "
+                    "policies, metrics, columns",
                     name);
 }

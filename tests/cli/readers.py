@@ -1,0 +1,87 @@
+"""What other programs see in our files: readers.py trace FILE SCHEMA.json INFO.json, or
+readers.py results DIR ROWS.json. Fails with the first thing that is not as documented."""
+import glob
+import json
+import math
+import sys
+
+import h5py
+import numpy as np
+
+TYPES = {"f16": "<f2", "f32": "<f4", "i32": "<i4", "i64": "<i8", "u8": "|u1"}
+
+
+def text(x):
+    return x.decode() if isinstance(x, bytes) else str(x)
+
+
+def check(ok, what):
+    if not ok:
+        sys.exit(f"readers.py: {what}")
+
+
+def trace(path, schema, info):
+    schema, info = json.load(open(schema)), json.load(open(info))
+    f = h5py.File(path, "r")
+    check(text(f.attrs["format"]) == "kvt-trace", "format")
+    check(list(f.attrs["version"]) == info["version"] and f.attrs["complete"] == 1, "version, complete")
+    check(text(f.attrs["digest"]) == info["digest"], "digest")
+    found = []
+    f.visititems(lambda name, o: found.append(name) if isinstance(o, h5py.Dataset) else None)
+    found = [name for name in found if not name.startswith("axis_")]
+    check(sorted(found) == sorted(info["datasets"]), f"datasets: {sorted(found)}")
+    for name in found:
+        d, said, want = f[name], info["datasets"][name], schema["datasets"][name]
+        check(d.dtype.str == TYPES[want["type"]], f"{name}: type {d.dtype.str}")
+        check(list(d.shape) == said["shape"], f"{name}: shape {d.shape}")
+        check(text(d.attrs["axes"]) == want["axes"] and text(d.attrs["unit"]) == want["unit"], f"{name}: axes, unit")
+        check(text(d.attrs["help"]) == want["help"], f"{name}: help")
+        check(len(d.attrs["xxh64"]) == (d.shape[0] if want["axes"][0] == "L" and name != "layer/id" else 1),
+              f"{name}: xxh64")
+        for axis, dim in enumerate(d.dims):
+            check(dim.label and len(dim) == 1 and dim[0].shape == (d.shape[axis],), f"{name}: scale of axis {axis}")
+        d[...]
+    for a in schema["attributes"]:
+        at = f[a["group"]] if a["group"] else f
+        check(a["name"] in at.attrs, f"/{a['group']} {a['name']}")
+        if a["type"] in ("i64", "f64"):
+            check(at.attrs[a["name"]] == info[a["group"]][a["name"]], f"/{a['group']} {a['name']}: value")
+    if f["attn/rows"].size:
+        rows, pos = f["attn/rows"][...].astype("f8"), f["query/pos"][...]
+        check(abs(rows.sum(-1) - 1).max() < 1e-3, "rows do not sum to 1")
+        q, k = f["query/q"][...].astype("f8"), f["kv/k"][...].astype("f8")
+        k = np.repeat(k, q.shape[1] // k.shape[1], axis=1)
+        z = f["model"].attrs["attn_scale"] * (q @ k.swapaxes(-1, -2))
+        z = np.where(np.arange(k.shape[2])[None, :] <= pos[:, None], z, -np.inf)
+        a = np.exp(z - z.max(-1, keepdims=True))
+        a /= a.sum(-1, keepdims=True)
+        # Half an ulp of a half at 1, so that both ends of HDF5's and numpy's halves agree.
+        check(abs(a - rows).max() < 6e-4, f"rows are not those of q and k: {abs(a - rows).max()}")
+
+
+def results(folder, rows):
+    import pandas
+    rows = {r["run_id"]: r for r in json.load(open(rows))["rows"]}
+    seen = 0
+    for path in glob.glob(folder + "/**/*.kvt-results.h5", recursive=True):
+        cells = pandas.read_hdf(path, "cells")
+        with h5py.File(path, "r") as f:
+            names = f["cells"].dtype.names
+            check(text(f["cells"].attrs["FIELD_0_NAME"]) == names[0], "FIELD_0_NAME")
+            check(text(f.attrs["format"]) == "kvt-results", "format of results")
+        check(list(cells.columns) == list(names), "columns")
+        for _, cell in cells.iterrows():
+            want = rows.get(text(cell["run_id"]))
+            if not want:
+                continue
+            seen += 1
+            for key in ("lost_mass_mean_frac", "kept_tokens_mean", "budget_tokens"):
+                same = want[key] is None and math.isnan(cell[key]) or cell[key] == want[key]
+                check(same, f"{path}: {key}: {cell[key]}, {want[key]}")
+    check(seen >= 4, f"only {seen} cells of the JSON are in the tables")
+
+
+if sys.argv[1] == "trace":
+    trace(*sys.argv[2:])
+else:
+    results(*sys.argv[2:])

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Other programs read our files: h5py with the documented names, shapes, types and units, half floats bit
+# for bit, named axes; pandas the tables of results.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+synth=$3
+python=${KVT_PYTHON:-/usr/bin/python3}
+"$python" -c 'import h5py, numpy' 2>/dev/null || skip "no h5py for $python"
+for words in "plain.h5" "packed.h5 compress=1 level=2 prompt=90" "short.h5 prompt=1 response=0"; do
+    # shellcheck disable=SC2086 # a name and its settings
+    "$synth" "$scratch"/$words || exit 1
+done
+"$kvt" info --schema --json >"$scratch/schema.json" || exit 1
+for name in plain packed short; do
+    "$kvt" info "$scratch/$name.h5" --json >"$scratch/$name.json" || exit 1
+    run "$python" "$(dirname "$0")/readers.py" trace "$scratch/$name.h5" "$scratch/schema.json" "$scratch/$name.json"
+    exits 0
+    [ "$status" -eq 0 ] || cat "$scratch/err"
+done
+run "$kvt" replay "$scratch/packed.h5" -p h2o,window -b 16,32 --json --out "$scratch/results"
+exits 0
+cp "$scratch/out" "$scratch/rows.json"
+"$python" -c 'import tables, pandas' 2>/dev/null || skip "no pandas and tables for $python: h5py was tested"
+run "$python" "$(dirname "$0")/readers.py" results "$scratch/results" "$scratch/rows.json"
+exits 0
+[ "$status" -eq 0 ] || cat "$scratch/err"
+
+finish

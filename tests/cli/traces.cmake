@@ -1,0 +1,11 @@
+# Traces as files that other programs write and read.
+foreach(name traces producer readers)
+  add_test(NAME test_cli_${name}
+           COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test_${name}.sh $<TARGET_FILE:kvt> ${PROJECT_SOURCE_DIR}
+                   $<TARGET_FILE:synth_tool>)
+  set_tests_properties(test_cli_${name} PROPERTIES LABELS cli SKIP_RETURN_CODE 77 TIMEOUT 300)
+endforeach()
+
+# Synthetic traces for scripts.
+add_executable(synth_tool synth_tool.c ../synth.c)
+kvt_link(synth_tool traces)

@@ -4,7 +4,8 @@
 
 #include "base/buf.h"
 
-/* The whole file; limit in bytes (FORMAT above it). NOTFOUND, IO. `path` "-" is standard input. */
+/* The whole file; limit in bytes (FORMAT above it). NOTFOUND, IO. `path` "-" is standard input.
+ */
 KVT_CHECKED kvt_code file_read(buf *out, const char *path, size_t limit, kvt_err *err);
 
 typedef struct file_map {
@@ -25,15 +26,18 @@ bool file_exists(const char *path);
 bool file_is_dir(const char *path);
 KVT_CHECKED kvt_code file_mkdirs(const char *path, kvt_err *err); /* like mkdir -p */
 int64_t file_size(const char *path);                              /* -1: no such file */
-int64_t file_free_room(const char *path); /* bytes left where path's folder lies; -1: not known */
-const char *file_base(const char *path);  /* behind the last '/' */
+int64_t
+file_free_room(const char *path); /* bytes left where path's folder lies; -1: not known */
+const char *file_base(const char *path); /* behind the last '/' */
 /* Folder of path into out ("." where there is none). */
 const char *file_dir(char *out, size_t cap, const char *path);
 /* dir/name; USAGE where it does not fit. */
-KVT_CHECKED kvt_code file_join(char *out, size_t cap, const char *dir, const char *name, kvt_err *err);
+KVT_CHECKED kvt_code file_join(char *out, size_t cap, const char *dir, const char *name,
+                               kvt_err *err);
 
 /* Calls `each` for every entry of a folder in byte order of the names. */
-KVT_CHECKED kvt_code file_list(const char *dir, kvt_code (*each)(void *user, const char *name, kvt_err *err),
+KVT_CHECKED kvt_code file_list(const char *dir,
+                               kvt_code (*each)(void *user, const char *name, kvt_err *err),
                                void *user, kvt_err *err);
 
 #endif

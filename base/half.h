@@ -1,5 +1,6 @@
-/* half.h - IEEE half and brain floats, by our own code (HDF5 1.10 converts denormals and overflow
- * wrongly). To half: nearest, ties to even; beyond 65,504 + half an ulp: infinity; NaN stays NaN. */
+/* half.h - IEEE half and brain floats, by our own code (HDF5 1.10 converts denormals and
+ * overflow wrongly). To half: nearest, ties to even; beyond 65,504 + half an ulp: infinity; NaN
+ * stays NaN. */
 #ifndef BASE_HALF_H
 #define BASE_HALF_H
 

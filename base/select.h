@@ -5,7 +5,8 @@
 
 #include "kvt/arena.h"
 
-/* out [n] = indices by falling score. Radix sort, O(n). `work` holds scratch; false: no memory. */
+/* out [n] = indices by falling score. Radix sort, O(n). `work` holds scratch; false: no memory.
+ */
 bool select_rank(int32_t *out, const float *score, int64_t n, kvt_arena *work);
 bool select_rank_double(int32_t *out, const double *score, int64_t n, kvt_arena *work);
 

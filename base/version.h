@@ -1,4 +1,5 @@
-/* version.h - what this program is. version.c is configured with the commit when it is built. */
+/* version.h - what this program is. version.c is configured with the commit when it is built.
+ */
 #ifndef BASE_VERSION_H
 #define BASE_VERSION_H
 

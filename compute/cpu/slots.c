@@ -95,18 +95,20 @@ static void mix_plain(float *restrict out, const float *p, const int64_t *pos, i
 }
 
 #if SIMD_X86
-/* HEADS heads by WIDE channels stay in registers: 12 sums, a value and three weights. Written out,
- * so that no compiler keeps them on the stack. */
-SIMD_AVX2 static void mix_block(float *out, const float *p, int64_t p_stride, const int64_t *pos,
-                                int64_t n, const float *v, int64_t v_stride, int n_head,
-                                int64_t n_dim)
+/* HEADS heads by WIDE channels stay in registers: 12 sums, a value and three weights. Written
+ * out, so that no compiler keeps them on the stack. */
+SIMD_AVX2 static void mix_block(float *out, const float *p, int64_t p_stride,
+                                const int64_t *pos, int64_t n, const float *v, int64_t v_stride,
+                                int n_head, int64_t n_dim)
 {
     __m256 a0 = _mm256_setzero_ps(), a1 = a0, a2 = a0, a3 = a0;
     __m256 b0 = a0, b1 = a0, b2 = a0, b3 = a0, c0 = a0, c1 = a0, c2 = a0, c3 = a0;
-    const float *p1 = p + (n_head > 1 ? p_stride : 0), *p2 = p + (n_head > 2 ? 2 * p_stride : 0);
+    const float *p1 = p + (n_head > 1 ? p_stride : 0),
+                *p2 = p + (n_head > 2 ? 2 * p_stride : 0);
     for (int64_t s = 0; s < n; s++) {
         const float *x = v + pos[s] * v_stride;
-        __m256 w0 = _mm256_set1_ps(p[s]), w1 = _mm256_set1_ps(p1[s]), w2 = _mm256_set1_ps(p2[s]);
+        __m256 w0 = _mm256_set1_ps(p[s]), w1 = _mm256_set1_ps(p1[s]),
+               w2 = _mm256_set1_ps(p2[s]);
         __m256 y = _mm256_loadu_ps(x);
         a0 = _mm256_fmadd_ps(w0, y, a0);
         b0 = _mm256_fmadd_ps(w1, y, b0);

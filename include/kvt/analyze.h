@@ -54,15 +54,15 @@ KVT_API void kvt_report_free(kvt_report *r);
 /* The columns of a table, without rows: for documents. */
 KVT_API void kvt_report_schema(const char *name, kvt_schema *out);
 
-/* Paired difference of two policies at one budget over the traces that both have; on one trace over
- * its lanes, which is a spread and separates nothing. */
+/* Paired difference of two policies at one budget over the traces that both have; on one trace
+ * over its lanes, which is a spread and separates nothing. */
 typedef struct kvt_difference {
     double mean, lo, hi, p_value; /* a - b */
     int64_t n_trace;
     kvt_interval_kind kind;
     bool separable;   /* an interval over prompts leaves 0 out */
-    int64_t n_needed; /* prompts that would separate such a difference (two-sided 5 %, power 80 %, normal
-                       * approximation); KVT_EMPTY_INT: not known */
+    int64_t n_needed; /* prompts that would separate such a difference (two-sided 5 %, power 80
+                       * %, normal approximation); KVT_EMPTY_INT: not known */
 } kvt_difference;
 
 KVT_API KVT_CHECKED kvt_code kvt_compare(kvt_difference *out, const kvt_results *results,

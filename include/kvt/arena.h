@@ -6,8 +6,8 @@
  *   kvt_arena_rewind(a, mark);                  everything since mark is gone
  *   kvt_arena_free(a);
  *
- * An arena is used by one thread. Debug builds poison what was rewound and put red zones between
- * objects; KVT_ALLOC_PASS makes each request an allocation of its own, for valgrind.
+ * An arena is used by one thread. Debug builds poison what was rewound and put red zones
+ * between objects; KVT_ALLOC_PASS makes each request an allocation of its own, for valgrind.
  * malloc appears in base/ only: everything else uses an arena or kvt_alloc(). */
 #ifndef KVT_ARENA_H
 #define KVT_ARENA_H

@@ -17,9 +17,9 @@ KVT_API void kvt_backend_close(kvt_backend *b);
 KVT_API const char *kvt_backend_name(const kvt_backend *b); /* "cpu" */
 
 /* What this build and machine have, for `kvt doctor` and /attn attributes. */
-KVT_API const char *kvt_blas_name(char *out, size_t cap);        /* "OpenBLAS 0.3.21, kernel Zen" */
-KVT_API const char *kvt_cuda_status(char *out, size_t cap);      /* "no: built without CUDA (...)" */
+KVT_API const char *kvt_blas_name(char *out, size_t cap);   /* "OpenBLAS 0.3.21, kernel Zen" */
+KVT_API const char *kvt_cuda_status(char *out, size_t cap); /* "no: built without CUDA (...)" */
 KVT_API bool kvt_cuda_built(void);
-KVT_API const char *kvt_simd_name(void);                         /* "avx2" or "baseline" */
+KVT_API const char *kvt_simd_name(void); /* "avx2" or "baseline" */
 
 #endif

@@ -18,36 +18,37 @@ typedef struct kvt_model kvt_model;
 typedef struct kvt_model_options {
     const char *device; /* NULL: "auto" */
     bool weights_f32;
-    bool header_only;   /* no weights: for --plan and kvt info */
+    bool header_only; /* no weights: for --plan and kvt info */
 } kvt_model_options;
 
-/* Opens a GGUF file (or a folder, by issue 6). NOTFOUND, FORMAT with the field's or tensor's name. */
+/* Opens a GGUF file (or a folder, by issue 6). NOTFOUND, FORMAT with the field's or tensor's
+ * name. */
 KVT_API KVT_CHECKED kvt_code kvt_model_open(kvt_model **out, const char *path,
-                                            const kvt_model_options *options, const kvt_ctx *ctx,
-                                            kvt_err *err);
+                                            const kvt_model_options *options,
+                                            const kvt_ctx *ctx, kvt_err *err);
 KVT_API void kvt_model_close(kvt_model *m);
 KVT_API const kvt_geometry *kvt_model_geometry(const kvt_model *m);
 KVT_API const char *kvt_model_digest(const kvt_model *m);
 
 typedef struct kvt_capture_spec {
-    const char *prompt;      /* text, or */
-    const char *prompts;     /* a JSONL file; then `out` is a folder */
-    const char *system;      /* NULL: the template's own default */
-    const char *chat;        /* a template by name; NULL: the model's */
+    const char *prompt;  /* text, or */
+    const char *prompts; /* a JSONL file; then `out` is a folder */
+    const char *system;  /* NULL: the template's own default */
+    const char *chat;    /* a template by name; NULL: the model's */
     bool raw, parse_special;
-    const char *response;    /* teacher-forced text; NULL: generated */
-    int64_t max_new;         /* -1: 256 */
+    const char *response;      /* teacher-forced text; NULL: generated */
+    int64_t max_new;           /* -1: 256 */
     double temperature, top_p; /* temperature 0: greedy */
-    int64_t top_k;           /* 0: all */
+    int64_t top_k;             /* 0: all */
     const char *out;
     kvt_level level;
-    const char *layers;      /* "0-3,29"; NULL: all */
+    const char *layers; /* "0-3,29"; NULL: all */
     bool queries_all;
-    int64_t delay;           /* 0: 256 */
+    int64_t delay;                   /* 0: 256 */
     int64_t rows_limit, block_limit; /* bytes; -1: the defaults 256 MiB, 512 MiB */
     bool compress, no_text, force;
-    bool record;             /* false: runs the engine without recording (for bench) */
-    const char *command;     /* for the file's run facts */
+    bool record;         /* false: runs the engine without recording (for bench) */
+    const char *command; /* for the file's run facts */
 } kvt_capture_spec;
 
 KVT_API void kvt_capture_defaults(kvt_capture_spec *spec);
@@ -64,8 +65,8 @@ typedef struct kvt_capture_counts {
     int64_t n_prompt, n_response; /* of the last prompt */
     int64_t file_bytes, peak_bytes;
     double load_s, prefill_s, decode_s, future_s, write_s;
-    char path[1024];              /* of the last trace */
-    char text[4096];              /* its response, cut */
+    char path[1024]; /* of the last trace */
+    char text[4096]; /* its response, cut */
 } kvt_capture_counts;
 
 KVT_API KVT_CHECKED kvt_code kvt_capture_planned(kvt_model *m, const kvt_capture_spec *spec,
@@ -76,9 +77,10 @@ KVT_API KVT_CHECKED kvt_code kvt_capture(kvt_model *m, const kvt_capture_spec *s
                                          kvt_capture_counts *counts, const kvt_ctx *ctx,
                                          kvt_err *err);
 
-/* Token ids of a text with this model's tokenizer, for tests and kvt doctor. ids are kvt_free()d. */
-KVT_API KVT_CHECKED kvt_code kvt_model_tokenize(const kvt_model *m, const char *text, size_t n_byte,
-                                                bool parse_special, int32_t **ids, int64_t *n,
-                                                kvt_err *err);
+/* Token ids of a text with this model's tokenizer, for tests and kvt doctor. ids are
+ * kvt_free()d. */
+KVT_API KVT_CHECKED kvt_code kvt_model_tokenize(const kvt_model *m, const char *text,
+                                                size_t n_byte, bool parse_special,
+                                                int32_t **ids, int64_t *n, kvt_err *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* engine.h - the pushed engine: a policy's decisions on one sequence, for any number of budgets.
+/* engine.h - the pushed engine: a policy's decisions on one sequence, for any number of
+ * budgets.
  *
  * It knows neither files nor models. replay/pass.c drives it from a trace, live/ from a running
  * model, a user's program from anything:
@@ -13,8 +14,8 @@
  *   kvt_engine_held(e, budget, layer, lane, &pos, &n);
  *
  * Layers of a policy whose scope is no larger than a layer are independent: kvt_engine_layer_*
- * runs one layer through its whole life, so that threads can take layers. Under one_ranking only
- * the ranking is computed and a budget is a cut of it. */
+ * runs one layer through its whole life, so that threads can take layers. Under one_ranking
+ * only the ranking is computed and a budget is a cut of it. */
 #ifndef KVT_ENGINE_H
 #define KVT_ENGINE_H
 
@@ -25,32 +26,34 @@ typedef struct kvt_engine kvt_engine;
 
 typedef struct kvt_engine_spec {
     const kvt_use *use;
-    const kvt_sequence *seq;  /* copied; what it points to stays until free. N + M tokens at most */
-    const int64_t *budget;    /* [n_budget] slots per lane, rising; at most KVT_BUDGETS_MAX */
+    const kvt_sequence
+        *seq; /* copied; what it points to stays until free. N + M tokens at most */
+    const int64_t *budget; /* [n_budget] slots per lane, rising; at most KVT_BUDGETS_MAX */
     int n_budget;
-    bool decode;              /* it acts in decode, too: stays inside its budget */
-    int64_t every;            /* decides every K response tokens; at least 1 */
+    bool decode;   /* it acts in decode, too: stays inside its budget */
+    int64_t every; /* decides every K response tokens; at least 1 */
     uint64_t seed;
     const char *trace_digest; /* keys the random streams */
 } kvt_engine_spec;
 
-/* One layer's prompt, or one token of it. T' tokens have arrived. Views that the policy does not
- * declare may be empty. Borrowed until the next kvt_engine_decide() or _drop() of the layer. */
+/* One layer's prompt, or one token of it. T' tokens have arrived. Views that the policy does
+ * not declare may be empty. Borrowed until the next kvt_engine_decide() or _drop() of the
+ * layer. */
 typedef struct kvt_feed {
-    kvt_view rows;    /* f32 [H Q T'] full-cache softmax rows of the last prompt queries, or
-                       * [H 1 T'] of this token */
-    kvt_view logits;  /* f32 [H Q T'] the same before the softmax */
-    kvt_view future;  /* f32 [H Q T'] rows of later queries, for oracles */
-    kvt_view keys, values;        /* f32 [G T' D] */
-    kvt_view queries;             /* f32 [H Q D] */
-    kvt_view col_sum, col_max;    /* f32 [H N] */
-    kvt_view blocks;              /* f32 [H J N] */
+    kvt_view rows;   /* f32 [H Q T'] full-cache softmax rows of the last prompt queries, or
+                      * [H 1 T'] of this token */
+    kvt_view logits; /* f32 [H Q T'] the same before the softmax */
+    kvt_view future; /* f32 [H Q T'] rows of later queries, for oracles */
+    kvt_view keys, values;     /* f32 [G T' D] */
+    kvt_view queries;          /* f32 [H Q D] */
+    kvt_view col_sum, col_max; /* f32 [H N] */
+    kvt_view blocks;           /* f32 [H J N] */
     kvt_view query_mean, query_cov, query_freq_abs;
-    kvt_view wo_l1, wo_l2;        /* f32 [H T'] */
-    kvt_view hidden;              /* f32 [T' E] */
-    kvt_view decision;            /* f32 [G T'] */
-    kvt_view scores;              /* f32 [A N] */
-    kvt_view scores_pinned;       /* u8 [A N] */
+    kvt_view wo_l1, wo_l2;  /* f32 [H T'] */
+    kvt_view hidden;        /* f32 [T' E] */
+    kvt_view decision;      /* f32 [G T'] */
+    kvt_view scores;        /* f32 [A N] */
+    kvt_view scores_pinned; /* u8 [A N] */
 } kvt_feed;
 
 KVT_API KVT_CHECKED kvt_code kvt_engine_new(kvt_engine **out, const kvt_engine_spec *spec,
@@ -58,8 +61,9 @@ KVT_API KVT_CHECKED kvt_code kvt_engine_new(kvt_engine **out, const kvt_engine_s
 KVT_API void kvt_engine_free(kvt_engine *e); /* NULL is fine */
 KVT_API KVT_CHECKED kvt_code kvt_engine_prompt(kvt_engine *e, int layer, const kvt_feed *feed,
                                                kvt_err *err);
-/* Appends a token and lets its row attend: until the next decision kvt_engine_held() is what that
- * row saw. With drop_first the row attends in the decision: what it saw is held after it. */
+/* Appends a token and lets its row attend: until the next decision kvt_engine_held() is what
+ * that row saw. With drop_first the row attends in the decision: what it saw is held after it.
+ */
 KVT_API KVT_CHECKED kvt_code kvt_engine_token(kvt_engine *e, int layer, const kvt_feed *feed,
                                               kvt_err *err);
 /* Decides for every layer that was fed since (`layer` -1), or for one (scope no larger than a
@@ -71,36 +75,40 @@ KVT_API void kvt_engine_drop(kvt_engine *e, int layer);
 /* Positions held by a lane, ascending; borrowed until the next call for that layer. */
 KVT_API void kvt_engine_held(const kvt_engine *e, int budget, int layer, int lane,
                              const int64_t **pos, int64_t *n);
-/* The scores of a lane at step 0 and what is pinned, [N]; NULL where there was nothing to score.
- * Under one ranking the same for all budgets. */
+/* The scores of a lane at step 0 and what is pinned, [N]; NULL where there was nothing to
+ * score. Under one ranking the same for all budgets. */
 KVT_API void kvt_engine_ranking(const kvt_engine *e, int budget, int layer, int lane,
                                 const float **score, const bool **pinned);
-/* u8 [T] by position: always kept by the rule at the lane's last decision. NULL where it acts on the
- * prompt only, or skips. */
+/* u8 [T] by position: always kept by the rule at the lane's last decision. NULL where it acts
+ * on the prompt only, or skips. */
 KVT_API const uint8_t *kvt_engine_pinned(const kvt_engine *e, int budget, int layer, int lane);
 /* One ranking: the order in which tokens go, 0 is the last: pinned ones first, then by falling
  * score, the lower position first among equals. rank i32 [N]. */
-KVT_API KVT_CHECKED kvt_code kvt_engine_rank(const kvt_engine *e, int layer, int lane, int32_t *rank,
-                                             kvt_err *err);
-/* Step at which each token left, [T], -1 never; NULL where the policy acts on the prompt only. */
-KVT_API const int32_t *kvt_engine_evict_step(const kvt_engine *e, int budget, int layer, int lane);
+KVT_API KVT_CHECKED kvt_code kvt_engine_rank(const kvt_engine *e, int layer, int lane,
+                                             int32_t *rank, kvt_err *err);
+/* Step at which each token left, [T], -1 never; NULL where the policy acts on the prompt only.
+ */
+KVT_API const int32_t *kvt_engine_evict_step(const kvt_engine *e, int budget, int layer,
+                                             int lane);
 /* Where it acts on the prompt only: bit b of [N] is set where budget b keeps that token. */
 KVT_API const uint64_t *kvt_engine_kept(const kvt_engine *e, int layer, int lane);
 
 /* What a lane did at one budget. */
 typedef struct kvt_engine_count {
-    int64_t budget;        /* slots that the allocator gave it */
-    int64_t kept, pinned;  /* after the decision at the prompt's end */
-    int64_t most;          /* slots that its fullest row saw; 0: no row yet */
-    int64_t acted;         /* decisions that dropped something */
+    int64_t budget;       /* slots that the allocator gave it */
+    int64_t kept, pinned; /* after the decision at the prompt's end */
+    int64_t most;         /* slots that its fullest row saw; 0: no row yet */
+    int64_t acted;        /* decisions that dropped something */
     int64_t evicted_prefill, evicted_decode;
 } kvt_engine_count;
-KVT_API kvt_engine_count kvt_engine_counts(const kvt_engine *e, int budget, int layer, int lane);
+KVT_API kvt_engine_count kvt_engine_counts(const kvt_engine *e, int budget, int layer,
+                                           int lane);
 
 enum { KVT_REFUSAL_MAX = 224 };
 /* Why a layer's budget was refused, NULL: it was not. `failed`: the policy did something wrong,
  * else its rule is impossible at that budget. */
-KVT_API const char *kvt_engine_refused(const kvt_engine *e, int budget, int layer, bool *failed);
+KVT_API const char *kvt_engine_refused(const kvt_engine *e, int budget, int layer,
+                                       bool *failed);
 /* The prompt was no longer than the observation window, so that the latest tokens were kept. */
 KVT_API bool kvt_engine_kept_latest(const kvt_engine *e, int budget, int layer);
 KVT_API bool kvt_engine_drew(const kvt_engine *e, int layer); /* it drew random numbers */

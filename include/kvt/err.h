@@ -11,8 +11,8 @@
 
 #include "kvt/api.h"
 
-/* X(name, exit status of the command, what it means). The enum, kvt_code_name(), the exit status
- * and the EXIT STATUS section of the manual all come from these lines. */
+/* X(name, exit status of the command, what it means). The enum, kvt_code_name(), the exit
+ * status and the EXIT STATUS section of the manual all come from these lines. */
 /* clang-format off */
 #define KVT_CODES(X)                                                      \
     X(OK,       0,   "done")                                              \

@@ -1,4 +1,5 @@
-/* geometry.h - the fields of a model's geometry: /model of a trace, cost data files, loaders. */
+/* geometry.h - the fields of a model's geometry: /model of a trace, cost data files, loaders.
+ */
 #ifndef KVT_GEOMETRY_H
 #define KVT_GEOMETRY_H
 
@@ -6,8 +7,8 @@
 
 enum { KVT_LAYERS_MAX = 256, KVT_HEAD_DIM_MAX = 512 };
 
-/* X(kind, field, unit, help): kind is TEXT (char [64]), INT (int64_t) or REAL (double). From these
- * lines come the struct, the attributes of /model, and `kvt info`. */
+/* X(kind, field, unit, help): kind is TEXT (char [64]), INT (int64_t) or REAL (double). From
+ * these lines come the struct, the attributes of /model, and `kvt info`. */
 /* clang-format off */
 #define KVT_GEOMETRY_FIELDS(X)                                                                    \
     X(TEXT, name,           "",       "name of the model, as its file gives it")                  \
@@ -42,12 +43,12 @@ typedef struct kvt_geometry {
     KVT_GEOMETRY_FIELDS(X)
 #undef X
     /* Beside the fields, as arrays of /model. */
-    int32_t window[KVT_LAYERS_MAX];           /* tokens, the query itself included; 0: all */
-    double rope_freq[KVT_HEAD_DIM_MAX / 2];   /* radians a position, of each rotary pair */
+    int32_t window[KVT_LAYERS_MAX];         /* tokens, the query itself included; 0: all */
+    double rope_freq[KVT_HEAD_DIM_MAX / 2]; /* radians a position, of each rotary pair */
 } kvt_geometry;
 
-/* Whether a query at position q of that layer sees the key at position k: causal, and within the
- * layer's sliding window (the current token counts). */
+/* Whether a query at position q of that layer sees the key at position k: causal, and within
+ * the layer's sliding window (the current token counts). */
 static inline bool kvt_geometry_sees(const kvt_geometry *g, int layer, int64_t q, int64_t k)
 {
     return k <= q && (g->window[layer] == 0 || q - k < g->window[layer]);

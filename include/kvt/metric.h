@@ -1,5 +1,5 @@
-/* metric.h - what is measured of a kept set, in a registry: a file in replay/metrics/ and a line
- * in metrics.def. */
+/* metric.h - what is measured of a kept set, in a registry: a file in replay/metrics/ and a
+ * line in metrics.def. */
 #ifndef KVT_METRIC_H
 #define KVT_METRIC_H
 
@@ -20,14 +20,15 @@ typedef struct kvt_judged {
     double lost, kept; /* exact sums of the row's half attention; lost <= 1, kept = 1 - lost */
     double out_err;    /* relative L2 error of the attention output; NAN: not asked for */
 
-    /* The lane (lane() only), at decision `step`: 0 for on-top, 0..n_response - 1 for inside. */
-    int64_t step, n_arrived;   /* tokens that have arrived: N + step */
-    const uint8_t *held;       /* [n_arrived] 1: in the cache after this decision */
-    const uint8_t *pinned;     /* [n_arrived] 1: its rule always keeps it */
-    const double *remaining;   /* [n_arrived] R_j(step), mean over the lane's query heads */
-    const int32_t *truth;      /* [n_arrived] positions by falling remaining, ties by position */
-    const float *score;        /* [n_prompt] of the decision at the end of the prompt, or NULL */
-    const float *future_mean;  /* f32 [H N] of the trace; NULL: not declared */
+    /* The lane (lane() only), at decision `step`: 0 for on-top, 0..n_response - 1 for inside.
+     */
+    int64_t step, n_arrived;  /* tokens that have arrived: N + step */
+    const uint8_t *held;      /* [n_arrived] 1: in the cache after this decision */
+    const uint8_t *pinned;    /* [n_arrived] 1: its rule always keeps it */
+    const double *remaining;  /* [n_arrived] R_j(step), mean over the lane's query heads */
+    const int32_t *truth;     /* [n_arrived] positions by falling remaining, ties by position */
+    const float *score;       /* [n_prompt] of the decision at the end of the prompt, or NULL */
+    const float *future_mean; /* f32 [H N] of the trace; NULL: not declared */
     kvt_arena *scratch;
 } kvt_judged;
 
@@ -46,7 +47,8 @@ typedef struct kvt_metric {
     double (*lane)(const kvt_judged *j);               /* or one lane and decision */
 } kvt_metric;
 
-KVT_API const kvt_metric *const *kvt_metrics(void); /* in the order of metrics.def, ends with NULL */
+KVT_API const kvt_metric *const *
+kvt_metrics(void); /* in the order of metrics.def, ends with NULL */
 KVT_API const kvt_metric *kvt_metric_find(const char *name); /* or NULL */
 
 /* Where the value of a column stands in kvt_cell.value; -1: no such column. */

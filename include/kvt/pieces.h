@@ -9,25 +9,32 @@
  * The mean counts what lies outside as zero, the maximum leaves it out. out and in differ. */
 KVT_API void kvt_pool_mean(float *out, const float *in, int64_t n, int64_t width);
 KVT_API void kvt_pool_max(float *out, const float *in, int64_t n, int64_t width);
-KVT_API void kvt_add_rows(float *mark, const kvt_view *attn);  /* mark[s] += sum over H, Q */
-KVT_API void kvt_mean_heads(float *out, const kvt_view *rows); /* out[s] = mean over H of [H S] */
+KVT_API void kvt_add_rows(float *mark, const kvt_view *attn); /* mark[s] += sum over H, Q */
+KVT_API void kvt_mean_heads(float *out,
+                            const kvt_view *rows); /* out[s] = mean over H of [H S] */
 
 /* The rule of observation windows: pins the last `window` slots and returns how many lie before
  * them. Where none does there is nothing to score: nothing is pinned, the scores rise with the
  * position (the latest are kept), and it returns 0. */
 KVT_API int64_t kvt_pin_window(float *score, bool *pinned, int64_t n_slot, int64_t window);
 
-/* The fits() of observation windows: false, and why, where a prompt that is longer than both the
- * window and the budget has a budget below the window. */
+/* The fits() of observation windows: false, and why, where a prompt that is longer than both
+ * the window and the budget has a budget below the window. */
 KVT_API bool kvt_window_fits(int64_t window, int64_t budget, int64_t n_prompt, char *why,
                              size_t cap);
 
-static inline int64_t kvt_min(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t kvt_max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t kvt_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static inline int64_t kvt_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 
-/* Marks the `k` best of n scores that are not pinned, beside all pinned ones (NULL: none): of equal
- * scores the lower index wins; NaN sorts last. Returns how many are marked, -1 where scratch has
- * no room for the work (keep is as it was then). */
+/* Marks the `k` best of n scores that are not pinned, beside all pinned ones (NULL: none): of
+ * equal scores the lower index wins; NaN sorts last. Returns how many are marked, -1 where
+ * scratch has no room for the work (keep is as it was then). */
 KVT_API int64_t kvt_keep_best(bool *keep, const float *score, const bool *pinned, int64_t n,
                               int64_t k, kvt_arena *scratch);
 

@@ -1,7 +1,7 @@
 /* policy.h - what an eviction policy is. C only.
  *
- * The engine owns the cache, the clock, the budget, the random numbers and every byte of memory.
- * A policy owns an opinion: what to remember from a query, and which slots to keep.
+ * The engine owns the cache, the clock, the budget, the random numbers and every byte of
+ * memory. A policy owns an opinion: what to remember from a query, and which slots to keep.
  *
  * A lane is the cache of one kv head of one layer. Its slots hold tokens in ascending position.
  * For each lane the engine does
@@ -11,10 +11,10 @@
  *   decode    append one token;  step() with its one query
  *   in both   if slots > budget:  score(), select(), drop what was not kept
  *
- * With drop_first the decode order is append, drop, step. After an eviction a row is the softmax
- * of the same query over the slots that are left. What step() learns from the prompt is shared by
- * all budgets (lane->budget is 0 there); after that each budget has its own marks, state and
- * random stream. */
+ * With drop_first the decode order is append, drop, step. After an eviction a row is the
+ * softmax of the same query over the slots that are left. What step() learns from the prompt is
+ * shared by all budgets (lane->budget is 0 there); after that each budget has its own marks,
+ * state and random stream. */
 #ifndef KVT_POLICY_H
 #define KVT_POLICY_H
 
@@ -67,12 +67,13 @@ typedef struct kvt_traits {
     kvt_effect effect;
 
     /* The best class it can have. The engine prints the worse of this and of what it finds:
-     * acting in decode is open-loop at best, a probe that was run for one budget is budget-exact
-     * at best. */
+     * acting in decode is open-loop at best, a probe that was run for one budget is
+     * budget-exact at best. */
     kvt_exactness exactness;
 
-    /* score() depends neither on the budget nor on earlier evictions: the engine ranks each lane
-     * once and cuts that ranking at every budget. Only for prefill; lane->budget is 0 then. */
+    /* score() depends neither on the budget nor on earlier evictions: the engine ranks each
+     * lane once and cuts that ranking at every budget. Only for prefill; lane->budget is 0
+     * then. */
     bool one_ranking;
 
     /* Only for variants whose code repeats keys and values first (LAQ, the authors' SnapKV): a
@@ -90,13 +91,13 @@ typedef struct kvt_traits {
     /* Of the table's controls and bounds: full, random, position, the oracles. */
     bool control;
 
-    /* With KVT_NEED_PROBE: /probe/NAME of the trace. The engine's own parameter probe=NAME takes
-     * another one of the same kind. */
+    /* With KVT_NEED_PROBE: /probe/NAME of the trace. The engine's own parameter probe=NAME
+     * takes another one of the same kind. */
     const char *probe;
 } kvt_traits;
 
-/* Extra tokens that ran on the stored prompt: learned tokens, a draft, the prompt repeated. Here
- * Q counts the probe's tokens. */
+/* Extra tokens that ran on the stored prompt: learned tokens, a draft, the prompt repeated.
+ * Here Q counts the probe's tokens. */
 typedef struct kvt_probe {
     kvt_view attn;    /* f32 [H Q S] the prompt's part of each row; sums to at most 1 */
     kvt_view queries; /* f32 [H Q D] after RoPE */
@@ -116,13 +117,14 @@ typedef struct kvt_weight {
 } kvt_weight;
 
 typedef struct kvt_lane {
-    int layer, group; /* which lane: layer of the trace, kv head (query head where by_query_head) */
-    int n_layer;      /* layers of the whole model; model_layer is this one's place among them */
+    int layer;   /* which lane: layer of the trace, */
+    int group;   /* kv head (query head where by_query_head) */
+    int n_layer; /* layers of the whole model; model_layer is this one's place among them */
     int model_layer;
-    int64_t now;      /* position of the newest token */
-    int64_t budget;   /* slots it may hold; 0 under one_ranking and in step() */
+    int64_t now;    /* position of the newest token */
+    int64_t budget; /* slots it may hold; 0 under one_ranking and in step() */
     int64_t n_slot;
-    int64_t step;     /* 0: the decision at the end of the prompt; t follows response row t - 1 */
+    int64_t step; /* 0: the decision at the end of the prompt; t follows response row t - 1 */
     const int64_t *pos;             /* [S] position held by each slot, ascending */
     float *mark;                    /* [S slot_width] the policy's own; moves with the slots */
     void *state;                    /* state_size bytes, the policy's own; zero at the start */
@@ -136,14 +138,14 @@ typedef struct kvt_lane {
     kvt_view query_mean, query_cov; /* f32 [H D], [H D D] before RoPE */
     kvt_view query_freq_abs;        /* f32 [H F] mean magnitude of each rotary pair */
     kvt_view wo_l1, wo_l2;          /* f32 [H S] norms of W_O v */
-    kvt_view hidden;                /* f32 [S E] input of the projections, after the input norm */
-    kvt_view decision;              /* f32 [S] */
-    kvt_view future;                /* f32 [H Q S] attention of the queries after `now` (in score) */
-    kvt_view scores;                /* f32 [S] computed by another program */
-    kvt_view scores_pinned;         /* u8 [S], data NULL: none */
-    const kvt_probe *probe;         /* its attn is NULL where it ran on an evicted cache */
-    const kvt_view *weights;        /* one for each line of the policy's table */
-    kvt_arena *scratch;             /* rewound after each hook */
+    kvt_view hidden;         /* f32 [S E] input of the projections, after the input norm */
+    kvt_view decision;       /* f32 [S] */
+    kvt_view future;         /* f32 [H Q S] attention of the queries after `now` (in score) */
+    kvt_view scores;         /* f32 [S] computed by another program */
+    kvt_view scores_pinned;  /* u8 [S], data NULL: none */
+    const kvt_probe *probe;  /* its attn is NULL where it ran on an evicted cache */
+    const kvt_view *weights; /* one for each line of the policy's table */
+    kvt_arena *scratch;      /* rewound after each hook */
     uint64_t *rng; /* [KVT_RNG_WORDS] one stream for each (seed, trace, policy, layer, lane) */
 } kvt_lane;
 
@@ -164,11 +166,12 @@ typedef struct kvt_policy {
     const kvt_param *params;   /* ends with {0}; NULL: none */
     const kvt_weight *weights; /* ends with {0}; NULL: nothing learned */
 
-    /* Hooks. `params` is the policy's own struct, defaults filled in. Each is optional, but one of
-     * score and select must be there. None of them allocates outside scratch, prints, or keeps a
-     * pointer past its return. */
+    /* Hooks. `params` is the policy's own struct, defaults filled in. Each is optional, but one
+     * of score and select must be there. None of them allocates outside scratch, prints, or
+     * keeps a pointer past its return. */
 
-    /* Fewer phases or needs, a worse exactness, lanes by query head: what these parameters change. */
+    /* Fewer phases or needs, a worse exactness, lanes by query head: what these parameters
+     * change. */
     void (*vary)(const void *params, kvt_traits *traits);
 
     /* Where the rule itself is impossible with these numbers at this budget (a share of 0, more
@@ -189,25 +192,26 @@ typedef struct kvt_policy {
     /* How slots are shared out over lanes unless the user says another one (snapkv/ada). NULL:
      * evenly. Allocators are a registry of their own (kvt/share.h). */
     const struct kvt_share *share;
-    /* What this policy sets in its allocator's parameters ("beta=20"), from its own. NULL: nothing. */
+    /* What this policy sets in its allocator's parameters ("beta=20"), from its own. NULL:
+     * nothing. */
     void (*share_params)(const void *params, char *out, size_t cap);
 
     /* Learns from queries: reads attn, writes mark. */
     void (*step)(const void *params, kvt_lane *lane);
 
-    /* Ranks the slots into score [S], higher is kept, and sets pinned [S] for those that its rule
-     * always keeps (sinks, window). Both start at zero. A pinned slot is out of the ranking: its
-     * score is not read. */
+    /* Ranks the slots into score [S], higher is kept, and sets pinned [S] for those that its
+     * rule always keeps (sinks, window). Both start at zero. A pinned slot is out of the
+     * ranking: its score is not read. */
     void (*score)(const void *params, float *score, bool *pinned, const kvt_lane *lane);
 
     /* Marks keep[i][s] over the lanes of the scope, at most sum(budget) in all, what is pinned
-     * included (may_exceed: more, and the audit shows it). NULL: the best budget[i] of each lane;
-     * of equal scores the lower position is kept. */
+     * included (may_exceed: more, and the audit shows it). NULL: the best budget[i] of each
+     * lane; of equal scores the lower position is kept. */
     void (*select)(const void *params, bool *const *keep, const kvt_lane *lane, int n_lane,
                    const float *const *score, const bool *const *pinned, const int64_t *budget);
 
-    /* Under KVT_JOIN: true where the newest token is averaged, before RoPE, into the slot before
-     * it, with this weight (DMC). */
+    /* Under KVT_JOIN: true where the newest token is averaged, before RoPE, into the slot
+     * before it, with this weight (DMC). */
     bool (*join)(const void *params, const kvt_lane *lane, float *weight);
 
     /* What the engine cannot see from traits, window and size: drafts, extra tokens, how it

@@ -6,10 +6,10 @@
  *   kvt_code code = kvt_replay(&found, &spec, &ctx, &err);
  *   ... kvt_results_free(found);
  *
- * The unit of work is a pass: one trace, one policy, all budgets that are missing. Controls (full,
- * random with three seeds, position, the oracle) are always there. A cell that a trace cannot
- * answer, or whose budget is below what the policy protects, is skipped with its reason and the
- * others go on. */
+ * The unit of work is a pass: one trace, one policy, all budgets that are missing. Controls
+ * (full, random with three seeds, position, the oracle) are always there. A cell that a trace
+ * cannot answer, or whose budget is below what the policy protects, is skipped with its reason
+ * and the others go on. */
 #ifndef KVT_REPLAY_H
 #define KVT_REPLAY_H
 
@@ -18,7 +18,8 @@
 #include "kvt/result.h"
 #include "kvt/share.h"
 
-/* ---- budgets ------------------------------------------------------------------------------- */
+/* ---- budgets -------------------------------------------------------------------------------
+ */
 
 /* X(id, name, what it does with the product of fraction and prompt length) */
 /* clang-format off */
@@ -36,7 +37,11 @@ typedef enum kvt_rule {
 #undef X
 } kvt_rule;
 
-typedef enum kvt_budget_kind { KVT_BUDGET_TOKENS, KVT_BUDGET_FRACTION, KVT_BUDGET_BYTES } kvt_budget_kind;
+typedef enum kvt_budget_kind {
+    KVT_BUDGET_TOKENS,
+    KVT_BUDGET_FRACTION,
+    KVT_BUDGET_BYTES
+} kvt_budget_kind;
 
 /* A budget as asked: num / den of the prompt, tokens, or bytes for the whole model. */
 typedef struct kvt_budget {
@@ -59,11 +64,13 @@ KVT_API int64_t kvt_budget_tokens(const kvt_budget *b, kvt_rule rule, int64_t n_
 KVT_API const char *kvt_rule_name(kvt_rule rule);
 KVT_API KVT_CHECKED kvt_code kvt_rule_parse(kvt_rule *out, const char *text, kvt_err *err);
 
-/* ---- a policy in use ----------------------------------------------------------------------- */
+/* ---- a policy in use -----------------------------------------------------------------------
+ */
 
 typedef enum kvt_act { KVT_ACT_OWN, KVT_ACT_PREFILL, KVT_ACT_DECODE } kvt_act;
 
-/* The engine's own parameters, written like a policy's (a kvt_param table, kvt_use_params()). */
+/* The engine's own parameters, written like a policy's (a kvt_param table, kvt_use_params()).
+ */
 typedef struct kvt_use_params {
     char weights[KVT_PARAM_TEXT_MAX], probe[KVT_PARAM_TEXT_MAX], base[KVT_PARAM_TEXT_MAX],
         file[KVT_PARAM_TEXT_MAX];
@@ -87,15 +94,16 @@ typedef struct kvt_registry kvt_registry;
 KVT_API KVT_CHECKED kvt_code kvt_registry_new(kvt_registry **out, kvt_err *err);
 KVT_API void kvt_registry_free(kvt_registry *r); /* closes its plug-ins */
 /* Loads ./NAME.so, checks abi, names and hooks. */
-KVT_API KVT_CHECKED kvt_code kvt_registry_plugin(kvt_registry *r, const char *path, kvt_err *err);
+KVT_API KVT_CHECKED kvt_code kvt_registry_plugin(kvt_registry *r, const char *path,
+                                                 kvt_err *err);
 KVT_API const kvt_policy *const *kvt_registry_policies(const kvt_registry *r);
 KVT_API const kvt_policy *kvt_registry_find(const kvt_registry *r, const char *name);
 /* Nearest known name, or NULL. */
 KVT_API const char *kvt_registry_nearest(const kvt_registry *r, const char *name);
 
 /* Reads one policy's text form. */
-KVT_API KVT_CHECKED kvt_code kvt_use_parse(kvt_use **out, const kvt_registry *r, const char *text,
-                                           kvt_err *err);
+KVT_API KVT_CHECKED kvt_code kvt_use_parse(kvt_use **out, const kvt_registry *r,
+                                           const char *text, kvt_err *err);
 /* Reads a list; a piece with '=' and no ':' before it belongs to the policy in front. "all" is
  * every policy of the registry that is no control. */
 KVT_API KVT_CHECKED kvt_code kvt_uses_parse(kvt_use ***out, int *n, const kvt_registry *r,
@@ -104,22 +112,25 @@ KVT_API void kvt_use_free(kvt_use *u);
 KVT_API void kvt_uses_free(kvt_use **u, int n);
 KVT_API const kvt_param *kvt_use_table(void); /* of kvt_use_params */
 
-/* ---- attention rows ------------------------------------------------------------------------ */
+/* ---- attention rows ------------------------------------------------------------------------
+ */
 
-/* Rows of the stored queries, head by head: read where the trace holds attn/rows, else computed from
- * q and k by the one routine of compute/rows.h; the same bits. For browsers and exports; a few heads
- * are cached. Used by one thread. NOTFOUND where the trace has neither. (replay/rows.c) */
+/* Rows of the stored queries, head by head: read where the trace holds attn/rows, else computed
+ * from q and k by the one routine of compute/rows.h; the same bits. For browsers and exports; a
+ * few heads are cached. Used by one thread. NOTFOUND where the trace has neither.
+ * (replay/rows.c) */
 typedef struct kvt_rows kvt_rows;
 KVT_API KVT_CHECKED kvt_code kvt_rows_open(kvt_rows **out, kvt_trace *t, kvt_err *err);
 /* f16 [Q T] of a query head of the layer (of the trace), borrowed until the next call. */
-KVT_API KVT_CHECKED kvt_code kvt_rows_head(kvt_rows *r, int layer, int head, const uint16_t **rows,
-                                           kvt_err *err);
+KVT_API KVT_CHECKED kvt_code kvt_rows_head(kvt_rows *r, int layer, int head,
+                                           const uint16_t **rows, kvt_err *err);
 /* The mean over the query heads of a kv head, of the response rows only: f32 [M T]. */
-KVT_API KVT_CHECKED kvt_code kvt_rows_group(kvt_rows *r, int layer, int group, const float **rows,
-                                            kvt_err *err);
+KVT_API KVT_CHECKED kvt_code kvt_rows_group(kvt_rows *r, int layer, int group,
+                                            const float **rows, kvt_err *err);
 KVT_API void kvt_rows_close(kvt_rows *r); /* NULL is fine */
 
-/* ---- running ------------------------------------------------------------------------------- */
+/* ---- running -------------------------------------------------------------------------------
+ */
 
 typedef struct kvt_replay_spec {
     const char *const *trace; /* files; result files among them are passed over */
@@ -129,16 +140,16 @@ typedef struct kvt_replay_spec {
     int n_plugin;
     kvt_rule rule;
     kvt_act act;
-    const char *layers;    /* of the model, "0-3,29"; NULL: all of the trace */
-    int64_t shrink_every;  /* 0: each policy's own */
-    const char *oracle;    /* NULL: "oracle"; "none" */
+    const char *layers;   /* of the model, "0-3,29"; NULL: all of the trace */
+    int64_t shrink_every; /* 0: each policy's own */
+    const char *oracle;   /* NULL: "oracle"; "none" */
     bool no_controls;
-    const char *out_dir;   /* NULL: kvt-results beside the first trace; "": nothing is written */
+    const char *out_dir; /* NULL: kvt-results beside the first trace; "": nothing is written */
     bool recompute, fail_fast;
-    int shard, n_shard;    /* 0 0: all; else pass i with i % n_shard == shard - 1 */
-    bool keep_arrays;      /* the results keep rank, score, evict_step, lost */
-    bool no_output_error;  /* leaves the output error out, which costs most */
-    size_t cache_bytes;    /* of each open trace; 0: the default */
+    int shard, n_shard;   /* 0 0: all; else pass i with i % n_shard == shard - 1 */
+    bool keep_arrays;     /* the results keep rank, score, evict_step, lost */
+    bool no_output_error; /* leaves the output error out, which costs most */
+    size_t cache_bytes;   /* of each open trace; 0: the default */
 } kvt_replay_spec;
 
 typedef struct kvt_replay_counts {
@@ -153,8 +164,9 @@ KVT_API KVT_CHECKED kvt_code kvt_replay(kvt_results **out, kvt_replay_counts *co
                                         const kvt_replay_spec *spec, const kvt_ctx *ctx,
                                         kvt_err *err);
 /* Counts cells and bytes, runs nothing. */
-KVT_API KVT_CHECKED kvt_code kvt_replay_plan(kvt_replay_counts *counts, const kvt_replay_spec *spec,
-                                             const kvt_ctx *ctx, kvt_err *err);
+KVT_API KVT_CHECKED kvt_code kvt_replay_plan(kvt_replay_counts *counts,
+                                             const kvt_replay_spec *spec, const kvt_ctx *ctx,
+                                             kvt_err *err);
 /* The default budgets: "5%..50%x2". */
 KVT_API const char *kvt_replay_default_budgets(void);
 

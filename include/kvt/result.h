@@ -10,13 +10,13 @@
 
 enum { KVT_VALUES_MAX = 96, KVT_RUN_ID = 33, KVT_COLUMNS_MAX = 160 };
 
-/* One row of cells.csv: trace x policy x budget. The metric columns (kvt/metric.h) are in value[],
- * in the order of the registry; kvt_cell_schema() knows them. */
+/* One row of cells.csv: trace x policy x budget. The metric columns (kvt/metric.h) are in
+ * value[], in the order of the registry; kvt_cell_schema() knows them. */
 typedef struct kvt_cell {
     char run_id[KVT_RUN_ID]; /* XXH128 of the cell's canonical text; 8 digits for people */
     char trace_id[128];
-    char policy[96];        /* name, with "/allocator" where one was named */
-    char policy_params[384];/* canonical, defaults written out */
+    char policy[96];         /* name, with "/allocator" where one was named */
+    char policy_params[384]; /* canonical, defaults written out */
     char exactness[24];
     char budget_asked[32], budget_rule[24];
     double budget_tokens; /* slots a lane may hold, mean over lanes */
@@ -27,23 +27,26 @@ typedef struct kvt_cell {
     char model[96];
     int64_t layers, kv_heads, q_heads, prompt_tokens, decode_steps;
     double kept_tokens_mean;
-    int64_t kept_tokens_min, kept_tokens_max; /* over lanes, after the decision at the prompt's end */
-    double end_slots_mean_tokens;             /* after the last decision */
-    int64_t kept_bytes, full_bytes;           /* K and V in the trace's type, whole trace, at the end */
-    int64_t acted_count;                      /* decisions a lane took, the largest over lanes */
+    int64_t kept_tokens_min,
+        kept_tokens_max;            /* over lanes, after the decision at the prompt's end */
+    double end_slots_mean_tokens;   /* after the last decision */
+    int64_t kept_bytes, full_bytes; /* K and V in the trace's type, whole trace, at the end */
+    int64_t acted_count;            /* decisions a lane took, the largest over lanes */
     int64_t evictions_prefill_count, evictions_decode_count;
     double lost_mass_ci_lo_frac, lost_mass_ci_hi_frac; /* spread over lanes of this one trace */
-    double oracle_lost_mass_mean_frac; /* of the oracle with the same number of slots in each lane */
+    double oracle_lost_mass_mean_frac; /* of the oracle with the same number of slots in each
+                                          lane */
     double regret_mean_frac, allocation_regret_mean_frac;
     int64_t attn_kl_inf_count; /* rows that lost everything: left out of the mean */
     int64_t worst_layer, worst_kv_head, worst_step; /* by lost mass; layer of the model */
-    int64_t decisions_count;   /* slot updates */
-    char status[16];           /* ok, skipped, failed */
+    int64_t decisions_count;                        /* slot updates */
+    char status[16];                                /* ok, skipped, failed */
     char error[256];
     double value[KVT_VALUES_MAX];
 } kvt_cell;
 
-/* One row of lanes.csv: a cell's lane. Metric columns are mean values of the lane, in value[]. */
+/* One row of lanes.csv: a cell's lane. Metric columns are mean values of the lane, in value[].
+ */
 typedef struct kvt_lane_row {
     char run_id[KVT_RUN_ID];
     char policy[96];
@@ -85,29 +88,32 @@ typedef struct kvt_result {
     char *plan_note;    /* "acted 9 times", or NULL */
 
     /* Arrays; NULL where kvt_result_open() was not asked for them or the pass has none. */
-    float *score;        /* f32 [L A N] of the decision at the end of the prompt; NULL in SKIP */
-    int32_t *rank;       /* i32 [L A N] 0 is the last to go; pinned tokens first. One-ranking only */
+    float *score;  /* f32 [L A N] of the decision at the end of the prompt; NULL in SKIP */
+    int32_t *rank; /* i32 [L A N] 0 is the last to go; pinned tokens first. One-ranking only */
     uint8_t *pinned;     /* u8 [L A N] at the end of the prompt (budget-independent passes) */
     int32_t *cut;        /* i32 [n_cell L A] one-ranking: kept is rank < cut */
     int32_t *evict_step; /* i32 [n_cell L A T] -1: never; NULL: use rank and cut */
-    float *lost;         /* f32 [n_cell L A M] lost mass of each response row, mean over its heads */
-    float *kept_count;   /* f32 [n_cell L A M] slots that each row saw */
+    float *lost; /* f32 [n_cell L A M] lost mass of each response row, mean over its heads */
+    float *kept_count; /* f32 [n_cell L A M] slots that each row saw */
 } kvt_result;
 
 KVT_API kvt_result *kvt_result_new(void); /* NULL: out of memory */
 KVT_API void kvt_result_free(kvt_result *r);
 KVT_API void kvt_result_drop_arrays(kvt_result *r);
 
-/* Step at which a token left that lane: -1 never, 0 at the end of the prompt, t after row t - 1. */
+/* Step at which a token left that lane: -1 never, 0 at the end of the prompt, t after row t
+ * - 1. */
 KVT_API int32_t kvt_result_evict_step(const kvt_result *r, int cell, int layer, int lane,
                                       int64_t token);
 
-/* Writes by a temporary name and a rename; `cells` and `lanes` say which columns the rows have. */
+/* Writes by a temporary name and a rename; `cells` and `lanes` say which columns the rows have.
+ */
 KVT_API KVT_CHECKED kvt_code kvt_result_write(const kvt_result *r, const kvt_schema *cells,
                                               const kvt_schema *lanes, const char *path,
                                               kvt_err *err);
 /* Columns are matched by name: one that the file lacks is undefined in every row (NAN,
- * KVT_EMPTY_INT, ""), one that it has beside them is passed over. Expected: NOTFOUND, FORMAT. */
+ * KVT_EMPTY_INT, ""), one that it has beside them is passed over. Expected: NOTFOUND, FORMAT.
+ */
 KVT_API KVT_CHECKED kvt_code kvt_result_open(kvt_result **out, const kvt_schema *cells,
                                              const kvt_schema *lanes, const char *path,
                                              bool arrays, kvt_err *err);
@@ -123,7 +129,7 @@ KVT_API void kvt_results_free(kvt_results *s); /* NULL is fine */
 KVT_API KVT_CHECKED kvt_code kvt_results_add(kvt_results *s, kvt_result *r, kvt_err *err);
 /* Every result file below `dir` (or the file `dir`), sorted by trace and policy. */
 KVT_API KVT_CHECKED kvt_code kvt_results_load(kvt_results **out, const kvt_schema *cells,
-                                              const kvt_schema *lanes, const char *dir, bool arrays,
-                                              kvt_err *err);
+                                              const kvt_schema *lanes, const char *dir,
+                                              bool arrays, kvt_err *err);
 
 #endif

@@ -21,9 +21,9 @@ enum { KVT_POSITION_BINS = 32 };
 
 typedef struct kvt_sequence {
     int64_t n_prompt, n_response; /* N, M */
-    int64_t look_until;           /* last position a decision may have looked at; N in version 1 */
-    const int32_t *id;            /* [T], NULL unless NEED_TOKENS */
-    const uint8_t *flag;          /* [T], NULL unless NEED_TOKENS */
+    int64_t look_until;  /* last position a decision may have looked at; N in version 1 */
+    const int32_t *id;   /* [T], NULL unless NEED_TOKENS */
+    const uint8_t *flag; /* [T], NULL unless NEED_TOKENS */
     const kvt_span *span;
     int n_span;
     const kvt_geometry *geometry;
@@ -34,8 +34,8 @@ typedef struct kvt_sequence {
     const float *position_mass;
 } kvt_sequence;
 
-/* The bin of prompt position j of n: positions 0-7 one each, the others by distance d = n - 1 - j
- * in bin 8 + min(23, floor(2 log2(1 + d))). */
+/* The bin of prompt position j of n: positions 0-7 one each, the others by distance d = n - 1 -
+ * j in bin 8 + min(23, floor(2 log2(1 + d))). */
 KVT_API int kvt_position_bin(int64_t j, int64_t n_prompt);
 
 #endif

@@ -23,7 +23,7 @@ typedef struct kvt_share {
 /* Those that policies name as their own. */
 extern KVT_API const kvt_share kvt_share_even, kvt_share_pyramid;
 
-KVT_API const kvt_share *const *kvt_shares(void);         /* by name, ends with NULL */
+KVT_API const kvt_share *const *kvt_shares(void);          /* by name, ends with NULL */
 KVT_API const kvt_share *kvt_share_find(const char *name); /* or NULL */
 
 #endif

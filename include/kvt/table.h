@@ -8,9 +8,9 @@
 #include "kvt/err.h"
 
 typedef enum kvt_column_type {
-    KVT_COL_TEXT, /* char [width] in the row, ended by NUL */
-    KVT_COL_INT,  /* int64_t; INT64_MIN: empty */
-    KVT_COL_REAL, /* double; NAN: empty */
+    KVT_COL_TEXT,  /* char [width] in the row, ended by NUL */
+    KVT_COL_INT,   /* int64_t; INT64_MIN: empty */
+    KVT_COL_REAL,  /* double; NAN: empty */
     KVT_COL_STRING /* const char * in the row; NULL: empty */
 } kvt_column_type;
 
@@ -59,9 +59,9 @@ typedef struct kvt_csv_options {
 KVT_API KVT_CHECKED kvt_code kvt_table_csv(const kvt_table *t, const char *path,
                                            const kvt_csv_options *options, kvt_err *err);
 
-/* The same in pieces, for tables that are too long for memory: every call of kvt_csv_rows() brings
- * more rows of the same columns. close renames the file and frees the writer, always; abort removes
- * it. */
+/* The same in pieces, for tables that are too long for memory: every call of kvt_csv_rows()
+ * brings more rows of the same columns. close renames the file and frees the writer, always;
+ * abort removes it. */
 typedef struct kvt_csv kvt_csv;
 KVT_API KVT_CHECKED kvt_code kvt_csv_open(kvt_csv **out, const kvt_table *t, const char *path,
                                           const kvt_csv_options *options, kvt_err *err);

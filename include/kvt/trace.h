@@ -6,7 +6,8 @@
  *   kvt_trace_open(&t, "a.h5", 0, &err);            checks the schema, not the checksums
  *   const kvt_trace_info *i = kvt_trace_info_of(t);
  *   kvt_view k;
- *   kvt_trace_read(t, KVT_DS_KEYS, layer, &k, &err); f32 [G T D], halves decoded by our own code
+ *   kvt_trace_read(t, KVT_DS_KEYS, layer, &k, &err); f32 [G T D], halves decoded by our own
+ * code
  *   ... use k ...
  *   kvt_trace_done(t, &k);                           the cache may drop it now
  *   kvt_trace_close(t);
@@ -14,9 +15,9 @@
  * Every call may come from any thread: HDF5 is called by one thread of traces/io.c only.
  * What was decoded is cached, least recently used first out, within a limit given at open.
  *
- * Writing: kvt_writer_open() under a temporary name, kvt_writer_put() for each dataset or layer,
- * kvt_writer_close() checks that everything required is there, flushes, writes `complete` and the
- * content digest last, syncs and renames. kvt_writer_abort() removes it. */
+ * Writing: kvt_writer_open() under a temporary name, kvt_writer_put() for each dataset or
+ * layer, kvt_writer_close() checks that everything required is there, flushes, writes
+ * `complete` and the content digest last, syncs and renames. kvt_writer_abort() removes it. */
 #ifndef KVT_TRACE_H
 #define KVT_TRACE_H
 
@@ -58,7 +59,8 @@ typedef struct kvt_token_info {
     bool bos;                         /* position 0 is the model's BOS */
 } kvt_token_info;
 
-/* Facts of the file that are not datasets. What is marked [run] is outside the content digest. */
+/* Facts of the file that are not datasets. What is marked [run] is outside the content digest.
+ */
 typedef struct kvt_trace_facts {
     kvt_geometry model;
     char weights_digest[KVT_DIGEST_TEXT]; /* of the model file */
@@ -69,30 +71,31 @@ typedef struct kvt_trace_facts {
     int n_span;
     kvt_level level;
     uint64_t seed;
-    char sampling[128];      /* "greedy" or "temperature=0.7,top_p=0.9,..." */
-    char attention[64];      /* implementation: "cpu tiles 128, online lse" */
-    char attention_types[64];/* "scores f32, softmax f32, sums f32" */
-    char blas[96];           /* [run] library and kernel */
-    int64_t block_tokens;    /* queries of a block of attn/block_sum */
-    int64_t delay;           /* w of future/delayed */
+    char sampling[128];                   /* "greedy" or "temperature=0.7,top_p=0.9,..." */
+    char attention[64];                   /* implementation: "cpu tiles 128, online lse" */
+    char attention_types[64];             /* "scores f32, softmax f32, sums f32" */
+    char blas[96];                        /* [run] library and kernel */
+    int64_t block_tokens;                 /* queries of a block of attn/block_sum */
+    int64_t delay;                        /* w of future/delayed */
     char options_digest[KVT_DIGEST_TEXT]; /* [run] of prompt, model and options, for resume */
     char created[32], command[1024], device[128], host[64]; /* [run] */
-    char writer[64], commit[48]; /* [run] empty: this program's */
+    char writer[64], commit[48];                            /* [run] empty: this program's */
     bool no_text;
 } kvt_trace_facts;
 
-/* ---- reading ------------------------------------------------------------------------------- */
+/* ---- reading -------------------------------------------------------------------------------
+ */
 
 typedef struct kvt_trace kvt_trace;
 
 typedef struct kvt_trace_info {
     char path[1024];
-    char name[128];                    /* file name without folder and ".h5": trace_id */
-    char digest[KVT_DIGEST_TEXT];      /* of the content */
+    char name[128];               /* file name without folder and ".h5": trace_id */
+    char digest[KVT_DIGEST_TEXT]; /* of the content */
     int version[2];
     int64_t file_bytes;
     kvt_trace_facts facts;
-    int n_layer;                       /* layers of the trace */
+    int n_layer; /* layers of the trace */
     int32_t layer_id[KVT_LAYERS_MAX];
     int64_t n_token, n_query, n_block; /* T, Q, J */
     bool has[KVT_DS_COUNT];
@@ -100,33 +103,35 @@ typedef struct kvt_trace_info {
 
 enum { KVT_TRACE_CACHE_DEFAULT = 512 }; /* MiB */
 
-/* Opens and checks: format, version, `complete`, every dataset's type, axes and extents. Expected
- * codes: NOTFOUND, FORMAT. cache_bytes 0: KVT_TRACE_CACHE_DEFAULT. */
-KVT_API KVT_CHECKED kvt_code kvt_trace_open(kvt_trace **out, const char *path, size_t cache_bytes,
-                                            kvt_err *err);
+/* Opens and checks: format, version, `complete`, every dataset's type, axes and extents.
+ * Expected codes: NOTFOUND, FORMAT. cache_bytes 0: KVT_TRACE_CACHE_DEFAULT. */
+KVT_API KVT_CHECKED kvt_code kvt_trace_open(kvt_trace **out, const char *path,
+                                            size_t cache_bytes, kvt_err *err);
 KVT_API void kvt_trace_close(kvt_trace *t); /* NULL is fine */
 KVT_API const kvt_trace_info *kvt_trace_info_of(const kvt_trace *t);
 
-/* Reads a dataset: with an axis L one layer of the trace (the view has no axis L), else all of it
- * (layer is ignored). f16 comes as f32, the other types as stored. Borrowed until
- * kvt_trace_done(). NOTFOUND where the trace lacks it: "this trace has no kv/k (level summary)". */
+/* Reads a dataset: with an axis L one layer of the trace (the view has no axis L), else all of
+ * it (layer is ignored). f16 comes as f32, the other types as stored. Borrowed until
+ * kvt_trace_done(). NOTFOUND where the trace lacks it: "this trace has no kv/k (level
+ * summary)". */
 KVT_API KVT_CHECKED kvt_code kvt_trace_read(kvt_trace *t, kvt_ds ds, int layer, kvt_view *out,
                                             kvt_err *err);
 /* The same, but f16 stays f16 (uint16_t). */
-KVT_API KVT_CHECKED kvt_code kvt_trace_read_raw(kvt_trace *t, kvt_ds ds, int layer, kvt_view *out,
-                                                kvt_err *err);
+KVT_API KVT_CHECKED kvt_code kvt_trace_read_raw(kvt_trace *t, kvt_ds ds, int layer,
+                                                kvt_view *out, kvt_err *err);
 KVT_API void kvt_trace_done(kvt_trace *t, const kvt_view *view);
 
-/* Extents of a dataset as it is stored, the axis L included; returns the rank, 0 where the trace
- * lacks it. */
+/* Extents of a dataset as it is stored, the axis L included; returns the rank, 0 where the
+ * trace lacks it. */
 KVT_API int kvt_trace_shape(const kvt_trace *t, kvt_ds ds, int64_t dim[KVT_RANK_MAX]);
 
 /* Bytes of token t's text; n_byte 0 where the text was left out. Borrowed until close. */
-KVT_API KVT_CHECKED kvt_code kvt_trace_token_text(kvt_trace *t, int64_t token, const uint8_t **bytes,
-                                                  int64_t *n_byte, kvt_err *err);
+KVT_API KVT_CHECKED kvt_code kvt_trace_token_text(kvt_trace *t, int64_t token,
+                                                  const uint8_t **bytes, int64_t *n_byte,
+                                                  kvt_err *err);
 
-/* Which of the needs (a mask of kvt_need, kvt/policy.h) the trace cannot answer; `text` gets the
- * first reason: "needs keys (kv/k), which this trace lacks". */
+/* Which of the needs (a mask of kvt_need, kvt/policy.h) the trace cannot answer; `text` gets
+ * the first reason: "needs keys (kv/k), which this trace lacks". */
 KVT_API unsigned kvt_trace_lacks(const kvt_trace *t, unsigned needs, char *text, size_t cap);
 
 /* Prompt as a sequence; arrays are borrowed from the trace until close. */
@@ -141,7 +146,8 @@ typedef struct kvt_probe_info {
 KVT_API int kvt_trace_probe_count(const kvt_trace *t);
 KVT_API const kvt_probe_info *kvt_trace_probe_info(const kvt_trace *t, int i);
 
-/* ---- writing ------------------------------------------------------------------------------- */
+/* ---- writing -------------------------------------------------------------------------------
+ */
 
 typedef struct kvt_writer kvt_writer;
 
@@ -159,11 +165,13 @@ typedef struct kvt_writer_spec {
 KVT_API KVT_CHECKED kvt_code kvt_writer_open(kvt_writer **out, const char *path,
                                              const kvt_writer_spec *spec, kvt_err *err);
 /* One dataset (no axis L: layer is ignored) or one layer of it. The view must have the type and
- * the axes of datasets.def (without L); f32 is accepted for f16 and converted by our own code. */
+ * the axes of datasets.def (without L); f32 is accepted for f16 and converted by our own code.
+ */
 KVT_API KVT_CHECKED kvt_code kvt_writer_put(kvt_writer *w, kvt_ds ds, int layer,
                                             const kvt_view *data, kvt_err *err);
-KVT_API KVT_CHECKED kvt_code kvt_writer_close(kvt_writer *w, kvt_err *err); /* frees w, always */
-KVT_API void kvt_writer_abort(kvt_writer *w);                               /* NULL is fine */
+KVT_API KVT_CHECKED kvt_code kvt_writer_close(kvt_writer *w,
+                                              kvt_err *err); /* frees w, always */
+KVT_API void kvt_writer_abort(kvt_writer *w);                /* NULL is fine */
 
 /* Bytes on disk that such a trace takes, uncompressed. */
 KVT_API int64_t kvt_writer_bytes(const kvt_writer_spec *spec, bool with_rows);
@@ -173,7 +181,8 @@ KVT_API int64_t kvt_writer_bytes(const kvt_writer_spec *spec, bool with_rows);
 KVT_API KVT_CHECKED kvt_code kvt_trace_peek(const char *path, char digest[KVT_DIGEST_TEXT],
                                             kvt_err *err);
 
-/* ---- checking and importing ---------------------------------------------------------------- */
+/* ---- checking and importing ----------------------------------------------------------------
+ */
 
 /* One finding of `kvt verify`. */
 typedef struct kvt_finding {
@@ -181,18 +190,19 @@ typedef struct kvt_finding {
     char check[64], text[400];
 } kvt_finding;
 
-/* Checks checksums, digest and invariants (rows against future/mean, lse, offsets, ...), calling
- * `each` for every check. NO where one failed. */
+/* Checks checksums, digest and invariants (rows against future/mean, lse, offsets, ...),
+ * calling `each` for every check. NO where one failed. */
 KVT_API KVT_CHECKED kvt_code kvt_trace_check(kvt_trace *t,
                                              void (*each)(void *user, const kvt_finding *f),
                                              void *user, kvt_err *err);
 
-/* Builds a trace from a manifest (JSON: dataset path -> .npy file or HDF5 file:/path, attributes). */
+/* Builds a trace from a manifest (JSON: dataset path -> .npy file or HDF5 file:/path,
+ * attributes). */
 KVT_API KVT_CHECKED kvt_code kvt_trace_import(const char *manifest, const char *out, bool force,
                                               kvt_err *err);
 /* Builds a score file (kind "kvt-scores") from f32 [L A N] for one trace. */
-KVT_API KVT_CHECKED kvt_code kvt_scores_import(const char *manifest, const char *out, bool force,
-                                               kvt_err *err);
+KVT_API KVT_CHECKED kvt_code kvt_scores_import(const char *manifest, const char *out,
+                                               bool force, kvt_err *err);
 
 typedef struct kvt_scores {
     char path[1024], trace_digest[KVT_DIGEST_TEXT], digest[KVT_DIGEST_TEXT], name[64];

@@ -523,6 +523,23 @@ static void make_attention(synth *s, const parts *x)
         }
 }
 
+/* An attention sink: the last channel adds scale x sink^2 to the logit of key 0, nothing
+ * elsewhere.
+ */
+static void make_sink(synth *s, parts *x)
+{
+    const synth_spec *p = &s->spec;
+    int64_t T = T_of(s), D = p->head_dim;
+    uint16_t *k = s->data[KVT_DS_KEYS], on = half_from_float((float)p->sink);
+    for (int64_t i = 0; i < p->n_layer * p->n_head * T; i++)
+        x->q[i * D + D - 1] = (double)half_to_float(on);
+    for (int64_t i = 0; i < p->n_layer * p->n_kv_head * T; i++) {
+        bool first = i % T == 0;
+        k[i * D + D - 1] = first ? on : 0;
+        x->k[i * D + D - 1] = first ? (double)half_to_float(on) : 0;
+    }
+}
+
 synth *synth_new(const synth_spec *spec)
 {
     synth *s = need(kvt_alloc(1, sizeof *s));
@@ -538,6 +555,8 @@ synth *synth_new(const synth_spec *spec)
     parts x = {.q = halves(rng, n * spec->n_head, spec->sharpness, NULL),
                .k = halves(rng, n * spec->n_kv_head, 1, array(s, KVT_DS_KEYS)),
                .v = halves(rng, n * spec->n_kv_head, 1, array(s, KVT_DS_VALUES))};
+    if (spec->sink > 0)
+        make_sink(s, &x);
     make_attention(s, &x);
     make_queries(s, &x);
     make_values(s, &x, rng);

@@ -26,6 +26,7 @@ typedef struct synth_spec {
     int64_t block_tokens; /* queries of a block */
     int64_t last_queries; /* prompt queries that are stored beside the response's; -1: all */
     double sharpness;     /* factor of q; 1: flat attention, 3: peaked */
+    double sink; /* every query's last channel, and key 0's; no other key has one. 0: none */
     bool no_rows, no_text, hostile, compress, force;
 } synth_spec;
 

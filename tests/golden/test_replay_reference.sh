@@ -1,0 +1,44 @@
+#!/bin/sh
+# kvt replay against replay_reference.py on synthetic traces of many shapes, and cases C010 and C082.
+# usage: test_replay_reference.sh KVT MAKE_SYNTH SOURCE_DIR [PYTHON]. Skips (77) without h5py and numpy.
+set -eu
+kvt=$1 make=$2 golden=$3/tests/golden python=${4:-}
+if [ -z "$python" ]; then
+    for p in /usr/bin/python3 python3; do
+        if "$p" -c 'import numpy, h5py' 2>/dev/null; then python=$p && break; fi
+    done
+fi
+if [ -z "$python" ] || ! "$python" -c 'import numpy, h5py' 2>/dev/null; then
+    echo "SKIPPED: no python3 with numpy and h5py (Debian: python3-numpy python3-h5py)" >&2
+    exit 77
+fi
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failed=0
+
+# name: the trace's file; the rest are make_synth's.
+compare() {
+    name=$1
+    shift
+    "$make" "$dir/$name.h5" queries=64 block=64 "$@"
+    echo "$name: $*"
+    "$python" "$golden/replay_reference.py" "$kvt" "$dir/$name.h5" || failed=1
+}
+
+compare gqa1     layers=1 heads=2 kv_heads=2 prompt=65  response=20 seed=11
+compare gqa2     layers=2 heads=4 kv_heads=2 prompt=65  response=20 seed=12
+compare gqa3     layers=3 heads=6 kv_heads=2 prompt=200 response=20 seed=13
+compare gqa4     layers=2 heads=4 kv_heads=1 prompt=64  response=20 seed=14 sharpness=3
+compare odd_n    layers=2 heads=3 kv_heads=1 prompt=97  response=7  seed=15 sharpness=1
+compare tiny     layers=3 heads=6 kv_heads=2 prompt=5   response=20 seed=16
+compare one_row  layers=2 heads=4 kv_heads=2 prompt=200 response=1  seed=17
+compare one_tok  layers=2 heads=2 kv_heads=1 prompt=1   response=20 seed=18
+compare silent   layers=3 heads=4 kv_heads=2 prompt=65  response=0  seed=19
+compare sliding  layers=3 heads=4 kv_heads=2 prompt=200 response=20 seed=20 window=48
+compare flat     layers=2 heads=4 kv_heads=2 prompt=65  response=20 seed=21 sharpness=0
+compare sink     layers=2 heads=4 kv_heads=2 prompt=200 response=20 seed=22 sink=6
+compare heavy    layers=2 heads=4 kv_heads=2 prompt=65  response=20 seed=23 sink=9
+compare some     layers=2 heads=4 kv_heads=2 prompt=200 response=20 seed=24 model_layers=5
+compare no_rows  layers=2 heads=6 kv_heads=2 prompt=200 response=20 seed=25 rows=0
+compare all_q    layers=2 heads=4 kv_heads=2 prompt=97  response=20 seed=26 queries=-1
+exit $failed

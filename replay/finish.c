@@ -423,20 +423,42 @@ static bool fill_arrays(finisher *f)
            (r->lost || !p->lost);
 }
 
+/* Whether a lane of a cell let every new token go in the decision behind its own row, so that
+ * it still holds what it held when the response began. */
+static bool is_frozen(const finisher *f, int cell)
+{
+    const pass *p = f->p;
+    int64_t N = p->n_prompt, M = p->n_response;
+    for (int i = 0; i < f->r->n_layer && M >= 8 && p->evict_step; i++) {
+        for (int a = 0; a < p->n_lane; a++) {
+            const int32_t *gone =
+                p->evict_step + pass_lane(p, cell, f->layer[i], a) * (N + M) + N;
+            int64_t m = 0;
+            while (m < M && gone[m] >= 0 && gone[m] <= m + 1)
+                m++;
+            if (m == M)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* What a reader of the table must know besides its numbers. */
 static char *plan_note(const finisher *f)
 {
     char text[256] = "";
     const pass *p = f->p;
     int64_t acted = 0;
-    bool recent = false;
+    bool recent = false, frozen = false;
     for (int c = 0; c < p->n_cell; c++) {
         acted = kvt_max(acted, f->r->cell[c].acted_count);
+        frozen |= p->inside && is_frozen(f, c);
         for (int i = 0; p->engine && i < f->r->n_layer; i++)
             recent |= kvt_engine_kept_latest(p->engine, c, f->layer[i]);
     }
     if (p->inside && acted > 0)
-        snprintf(text, sizeof text, "acted %lld times", (long long)acted);
+        snprintf(text, sizeof text, "acted %lld times%s", (long long)acted,
+                 frozen ? "; frozen: every new token left at once" : "");
     else if (recent)
         snprintf(
             text, sizeof text,

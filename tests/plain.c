@@ -9,8 +9,8 @@
 
 static double at(const plain_spec *s, int head, int64_t row, int64_t token)
 {
-    int64_t T = s->n_prompt + s->n_response, stride = s->head_stride ? s->head_stride
-                                                                      : s->n_response * T;
+    int64_t T = s->n_prompt + s->n_response,
+            stride = s->head_stride ? s->head_stride : s->n_response * T;
     return (double)half_to_float(s->rows[head * stride + row * T + token]);
 }
 
@@ -21,8 +21,8 @@ static bool sees(const plain_spec *s, int lane, int64_t row, int64_t token)
     return token <= s->n_prompt + row && (step < 0 || row < step);
 }
 
-static void output(double *out, double *sum, const plain_spec *s, int head, int lane, int64_t row,
-                   bool all)
+static void output(double *out, double *sum, const plain_spec *s, int head, int lane,
+                   int64_t row, bool all)
 {
     int64_t T = s->n_prompt + s->n_response;
     const float *v = s->values + (int64_t)(head * s->n_kv / s->n_head) * T * s->n_dim;

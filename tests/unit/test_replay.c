@@ -2,78 +2,18 @@
  * and why, and that order, threads, shards and old results change no byte. */
 #include "tests/check.h"
 #include "tests/plain.h"
+#include "tests/runs.h"
 #include "tests/synth.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "base/half.h"
-#include "kvt/arena.h"
 #include "kvt/metric.h"
 #include "kvt/replay.h"
 
-static char dir[256];
-
-static int make_dir(void **state)
-{
-    (void)state;
-    snprintf(dir, sizeof dir, "%s/replay.XXXXXX", KVT_BINARY_DIR);
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int drop_dir(void **state)
-{
-    (void)state;
-    char command[300];
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    return system(command);
-}
-
-/* A trace in the test's folder; its path is good until the next call with the same name. */
-static const char *trace(const char *name, const synth_spec *s)
-{
-    static char path[4][400];
-    static int at;
-    kvt_err err;
-    char *p = path[at++ % 4];
-    synth_spec spec = *s;
-    spec.force = true;
-    snprintf(p, sizeof path[0], "%s/%s.h5", dir, name);
-    CHECK_OK(synth_file(&spec, p, &err), &err);
-    return p;
-}
-
-static kvt_results *run(const kvt_replay_spec *spec, kvt_replay_counts *counts)
-{
-    kvt_ctx ctx = {.n_thread = 1};
-    kvt_err err;
-    kvt_results *found;
-    CHECK_OK(kvt_replay(&found, counts, spec, &ctx, &err), &err);
-    return found;
-}
-
-static const kvt_cell *cell(const kvt_results *s, const char *policy, const char *budget)
-{
-    for (int64_t i = 0; i < s->n; i++)
-        for (int c = 0; c < s->result[i]->n_cell; c++)
-            if (strcmp(s->result[i]->cell[c].policy, policy) == 0 &&
-                strcmp(s->result[i]->cell[c].budget_asked, budget) == 0)
-                return &s->result[i]->cell[c];
-    fail_msg("no cell of %s at %s", policy, budget);
-    return NULL;
-}
-
-static double value(const kvt_cell *c, const char *column)
-{
-    int at = kvt_metric_value(column);
-    assert_true(at >= 0);
-    return c->value[at];
-}
-
-/* ---- every number against plain loops ------------------------------------------------------ */
+/* ---- every number against plain loops ------------------------------------------------------
+ */
 
 /* Response rows of a layer as synth wrote them, f16 [H M T] behind head_stride. */
 static plain_spec plain_of(const synth *s, const kvt_result *r, int cell, int layer)
@@ -108,7 +48,8 @@ static float *decoded(const synth *s, kvt_ds ds, int layer)
 static void near(double got, double want, double tolerance, const kvt_cell *c, const char *what)
 {
     if (!(fabs(got - want) <= tolerance) && !(isnan(got) && isnan(want)))
-        fail_msg("%s at %s: %s is %.9g, expected %.9g", c->policy, c->budget_asked, what, got, want);
+        fail_msg("%s at %s: %s is %.9g, expected %.9g", c->policy, c->budget_asked, what, got,
+                 want);
 }
 
 /* Sums over lanes of their means over rows. */
@@ -160,7 +101,8 @@ static void compare_layer(const synth *s, const kvt_result *r, int cell, int lay
             /* a float holds the mean of exact sums */
             near((double)r->lost[at * M + m], mean, 1e-7, c, "lost mass of a row");
         }
-        near(r->lane[at].value[kvt_metric_value("recall_mean_frac")], recall[a], 1e-12, c, "recall");
+        near(r->lane[at].value[kvt_metric_value("recall_mean_frac")], recall[a], 1e-12, c,
+             "recall");
         all->recall += recall[a];
         all->best += best[a];
         add_lane(all, lost + a * per * M, out_err + a * per * M, per * M);
@@ -177,12 +119,14 @@ static void compare_cell(const synth *s, const kvt_result *r, int cell)
     for (int l = 0; l < r->n_layer; l++)
         compare_layer(s, r, cell, l, &all);
     double n = (double)all.n_lane;
-    near(value(c, "lost_mass_mean_frac"), all.lost / n, 1e-12, c, "mean lost mass");
-    near(value(c, "lost_mass_max_frac"), all.max, 0, c, "largest lost mass");
-    near(value(c, "attn_kl_mean_nats"), all.kl / (double)all.n_kl, 1e-12, c, "attention KL");
-    near(value(c, "recall_mean_frac"), all.recall / n, 1e-12, c, "recall");
+    near(runs_value(c, "lost_mass_mean_frac"), all.lost / n, 1e-12, c, "mean lost mass");
+    near(runs_value(c, "lost_mass_max_frac"), all.max, 0, c, "largest lost mass");
+    near(runs_value(c, "attn_kl_mean_nats"), all.kl / (double)all.n_kl, 1e-12, c,
+         "attention KL");
+    near(runs_value(c, "recall_mean_frac"), all.recall / n, 1e-12, c, "recall");
     /* outputs are sums in f32 */
-    near(value(c, "out_err_mean_rel"), all.out / (double)all.n_out, 2e-6, c, "output error");
+    near(runs_value(c, "out_err_mean_rel"), all.out / (double)all.n_out, 2e-6, c,
+         "output error");
     assert_int_equal(c->attn_kl_inf_count, all.n_inf);
     if (strcmp(c->growth, "on-top") == 0) {
         near(c->oracle_lost_mass_mean_frac, all.best / n, 1e-12, c, "oracle");
@@ -192,7 +136,8 @@ static void compare_cell(const synth *s, const kvt_result *r, int cell)
 }
 
 static const char every_kind[] =
-    "snapkv:window=4,pyramidkv:window=4,snapkv:window=4,compat=kvcf,h2o,h2o:every=3,tova,streaming,"
+    "snapkv:window=4,pyramidkv:window=4,snapkv:window=4,compat=kvcf,h2o,h2o:every=3,tova,"
+    "streaming,"
     "window,oracle-max,h2o:compat=kvpress,tova:compat=kvpress,streaming:sinks=2,window=0,"
     "h2o/pyramid,streaming/pyramid";
 
@@ -206,11 +151,14 @@ static void numbers_are_those_of_plain_loops(void **state)
         spec.sharpness = variant == 3 ? 6 : 2;
         spec.seed = 11 + (uint64_t)variant;
         synth *s = synth_new(&spec);
-        const char *path = trace("plain", &spec);
-        kvt_replay_spec run_spec = {.trace = &path, .n_trace = 1, .policies = every_kind,
-                                    .budgets = "4,5,8,50%,22,24,100", .out_dir = "",
+        const char *path = runs_trace("plain", &spec);
+        kvt_replay_spec run_spec = {.trace = &path,
+                                    .n_trace = 1,
+                                    .policies = every_kind,
+                                    .budgets = "4,5,8,50%,22,24,100",
+                                    .out_dir = "",
                                     .keep_arrays = true};
-        kvt_results *found = run(&run_spec, NULL);
+        kvt_results *found = runs_replay(&run_spec, NULL);
         int64_t n = 0;
         for (int64_t i = 0; i < found->n; i++)
             for (int c = 0; c < found->result[i]->n_cell; c++, n++)
@@ -226,6 +174,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_those_of_plain_loops),
     };
-    (void)cell;
-    return cmocka_run_group_tests_name("replay", tests, make_dir, drop_dir);
+    return cmocka_run_group_tests_name("replay", tests, runs_open, runs_close);
 }

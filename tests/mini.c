@@ -68,6 +68,20 @@ static void learn_prompt(const cell *c, int lane)
     v->attn = v->col_sum = v->col_max = (kvt_view){0};
 }
 
+/* "Another program": a token's largest attention in the lane's first query head; token 0
+ * pinned. */
+static void give_scores(const cell *c, int lane)
+{
+    kvt_lane *v = &c->lane[lane];
+    float *sum = kvt_arena_array(c->a, c->t->N, sizeof *sum);
+    float *max = kvt_arena_array(c->a, c->t->N, sizeof *max);
+    uint8_t *pinned = kvt_arena_array(c->a, c->t->N, sizeof *pinned);
+    toy_columns(sum, max, c->t, v->layer, head_of(c, lane, 0));
+    pinned[0] = 1;
+    v->scores = kvt_view_of(max, KVT_F32, KVT_SHAPE("S", c->t->N));
+    v->scores_pinned = kvt_view_of(pinned, KVT_U8, KVT_SHAPE("S", c->t->N));
+}
+
 static void score_lane(const cell *c, int lane, float *score, bool *pinned, int64_t budget)
 {
     kvt_lane *v = &c->lane[lane];
@@ -89,9 +103,11 @@ static void score_lane(const cell *c, int lane, float *score, bool *pinned, int6
             }
         v->future = view3(data, "HQS", c->n_head, n, v->n_slot);
     }
+    if (c->traits.needs & KVT_NEED_SCORES)
+        give_scores(c, lane);
     if (c->p->score)
         c->p->score(c->params, score, pinned, v);
-    v->future = (kvt_view){0};
+    v->future = v->scores = v->scores_pinned = (kvt_view){0};
 }
 
 static void drop(const cell *c, int lane, const bool *keep)

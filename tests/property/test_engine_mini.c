@@ -45,6 +45,21 @@ static kvt_view rows_of(int layer, int64_t first, int64_t n, int64_t n_token)
     return kvt_view_of(data, KVT_F32, KVT_SHAPE("HQT", trace->n_head, n, n_token));
 }
 
+/* The scores that the driver makes up, of n_lane lanes: f32 and u8 [A N]. */
+static void add_scores(kvt_feed *feed, int layer, int n_lane)
+{
+    int64_t N = trace->N;
+    float *sum = kvt_arena_array(memory, N, sizeof *sum);
+    float *max = kvt_arena_array(memory, n_lane * N, sizeof *max);
+    uint8_t *pinned = kvt_arena_array(memory, n_lane * N, sizeof *pinned);
+    for (int a = 0; a < n_lane; a++) {
+        toy_columns(sum, max + a * N, trace, layer, a * (trace->n_head / n_lane));
+        pinned[a * N] = 1;
+    }
+    feed->scores = kvt_view_of(max, KVT_F32, KVT_SHAPE("AN", n_lane, N));
+    feed->scores_pinned = kvt_view_of(pinned, KVT_U8, KVT_SHAPE("AN", n_lane, N));
+}
+
 static kvt_feed prompt_feed(int layer, int64_t n_window)
 {
     int64_t N = trace->N;
@@ -108,6 +123,7 @@ static void run_engine(const variant *v, const kvt_use *use, const mini_result *
     int64_t n_window = kvt_use_window(use, trace->N);
     for (int l = 0; l < trace->n_layer; l++) {
         kvt_feed feed = prompt_feed(l, n_window);
+        add_scores(&feed, l, use->traits.by_query_head ? trace->n_head : trace->n_group);
         if (kvt_engine_prompt(e, l, &feed, &err))
             fail_msg("%s", err.text);
     }

@@ -121,24 +121,15 @@ static void on_logits(void *user, int64_t at, const float *logit)
            (size_t)weights->geometry.n_vocab * sizeof *logit);
 }
 
-static void distributions_are_those_of_transformers(void **state)
+/* Log-probabilities of the 64 best tokens behind each position, as `source` holds them. */
+static void compare_distributions(hid_t source)
 {
     int64_t V = weights->geometry.n_vocab;
+    hid_t own = file;
+    file = source;
     int32_t *top = read_set("top_id", H5T_NATIVE_INT32, POS * TOP, sizeof *top);
     float *logp = read_f32("top_logp", POS * TOP);
-    kvt_err err;
-    forward *f;
-    (void)state;
-    seen_logit = malloc((size_t)(N * V) * sizeof *seen_logit);
-    tap listen = {.logits = on_logits};
-    forward_spec spec = {.weights = weights,
-                         .backend = backend,
-                         .tap = &listen,
-                         .ctx = &plain,
-                         .n_token = N,
-                         .n_row = N};
-    CHECK_OK(forward_new(&f, &spec, &err), &err);
-    CHECK_OK(forward_force(f, id, N, &err), &err);
+    file = own;
     for (int i = 0; i < POS; i++) {
         const float *z = seen_logit + pos[i] * V;
         double sum = 0, best = -INFINITY;
@@ -151,7 +142,31 @@ static void distributions_are_those_of_transformers(void **state)
             CHECK_NEAR(got, (double)logp[i * TOP + r], 1e-3);
         }
     }
-    free(seen_logit), free(top), free(logp);
+    free(top), free(logp);
+}
+
+static void distributions_are_those_of_transformers_and_llama_cpp(void **state)
+{
+    kvt_err err;
+    forward *f;
+    (void)state;
+    seen_logit = malloc((size_t)(N * weights->geometry.n_vocab) * sizeof *seen_logit);
+    tap listen = {.logits = on_logits};
+    forward_spec spec = {.weights = weights,
+                         .backend = backend,
+                         .tap = &listen,
+                         .ctx = &plain,
+                         .n_token = N,
+                         .n_row = N};
+    CHECK_OK(forward_new(&f, &spec, &err), &err);
+    CHECK_OK(forward_force(f, id, N, &err), &err);
+    compare_distributions(file);
+    hid_t second =
+        H5Fopen(KVT_SOURCE_DIR "/tests/golden/llamacpp.h5", H5F_ACC_RDONLY, H5P_DEFAULT);
+    assert_true(second >= 0);
+    compare_distributions(second);
+    H5Fclose(second);
+    free(seen_logit);
     forward_free(f);
 }
 
@@ -213,7 +228,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_is_that_of_transformers),
-        cmocka_unit_test(distributions_are_those_of_transformers),
+        cmocka_unit_test(distributions_are_those_of_transformers_and_llama_cpp),
         cmocka_unit_test(greedy_tokens_are_those_of_transformers),
     };
     char path[1024];

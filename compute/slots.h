@@ -17,4 +17,10 @@ void slots_turn(float *out, const uint16_t *in, int64_t row_stride, int64_t n_ro
 void slots_mix(float *out, const float *p, const int64_t *pos, int64_t n, const float *v,
                int64_t v_stride, int n_head, int64_t n_dim);
 
+/* out f32 [width D] += sum over i of p[token[i] width + r] v[token[i] D + d], strictly in the
+ * order of i: cutting a list anywhere and going on with the rest changes no bit. width is a
+ * multiple of 4; token NULL: 0, 1, 2, ... */
+void slots_outer(float *out, const float *p, const float *v, const int32_t *token, int64_t n,
+                 int64_t width, int64_t n_dim);
+
 #endif

@@ -13,7 +13,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "compute/backend.h"
 #include "compute/slots.h"
 #include "kvt/arena.h"
 #include "kvt/pieces.h"
@@ -28,13 +27,16 @@ static float *block_at(const lane_rows *r, int head, int64_t block)
     return r->turned + (head * r->n_block + block) * r->n_token * r->width;
 }
 
-/* left [width] += the rows' attention to n gathered tokens: in doubles, since a float of more
- * than 1 has lost its last bit and little may be left. */
-static void add_mass(double *restrict left, const float *p, int64_t n, int64_t width)
+/* left [width] += the rows' attention to n tokens: in doubles, where it is exact in any order.
+ * A float of more than 1 has lost its last bit, and little may be left. */
+static void add_mass(double *restrict left, const float *p, const int32_t *token, int64_t n,
+                     int64_t width)
 {
-    for (int64_t i = 0; i < n; i++, p += width)
+    for (int64_t i = 0; i < n; i++) {
+        const float *x = p + (token ? token[i] : i) * width;
         for (int64_t k = 0; k < width; k++)
-            left[k] += (double)p[k];
+            left[k] += (double)x[k];
+    }
 }
 
 /* Sums of whole rows. */
@@ -42,42 +44,21 @@ static void sum_rows(lane_rows *r)
 {
     memset(r->row_sum, 0, (size_t)(r->n_head * r->n_block * r->width) * sizeof *r->row_sum);
     for (int64_t b = 0; b < r->n_head * r->n_block; b++)
-        add_mass(r->row_sum + b * r->width, r->turned + b * r->n_token * r->width, r->n_token,
-                 r->width);
-}
-
-/* out f32 [width D] (+)= sum over tokens from..to of p v. */
-static void product(float *out, const float *p, const float *v, int64_t n_token, int64_t width,
-                    int64_t n_dim, float beta)
-{
-    if (n_token == 0)
-        return;
-    gemm_args g = {.c = out,
-                   .a = p,
-                   .b = v,
-                   .m = width,
-                   .n = n_dim,
-                   .k = n_token,
-                   .lda = width,
-                   .ldb = n_dim,
-                   .ldc = n_dim,
-                   .alpha = 1,
-                   .beta = beta};
-    cpu_gemm(GEMM_TN, &g);
+        add_mass(r->row_sum + b * r->width, r->turned + b * r->n_token * r->width, NULL,
+                 r->n_token, r->width);
 }
 
 /* Outputs over all tokens and over the response's, for the output error. */
 static void whole_outputs(lane_rows *r, int64_t n_prompt)
 {
-    for (int h = 0; h < r->n_head; h++) {
-        for (int64_t b = 0; b < r->n_block; b++) {
-            int64_t at = (h * r->n_block + b) * r->width * r->n_dim;
-            const float *p = block_at(r, h, b);
-            product(r->late + at, p + n_prompt * r->width, r->value + n_prompt * r->n_dim,
-                    r->n_token - n_prompt, r->width, r->n_dim, 0);
-            memcpy(r->full + at, r->late + at, (size_t)(r->width * r->n_dim) * sizeof *r->full);
-            product(r->full + at, p, r->value, n_prompt, r->width, r->n_dim, 1);
-        }
+    for (int64_t b = 0; b < r->n_head * r->n_block; b++) {
+        int64_t at = b * r->width * r->n_dim, n = r->width * r->n_dim;
+        const float *p = r->turned + b * r->n_token * r->width;
+        memset(r->late + at, 0, (size_t)n * sizeof *r->late);
+        slots_outer(r->late + at, p + n_prompt * r->width, r->value + n_prompt * r->n_dim, NULL,
+                    r->n_token - n_prompt, r->width, r->n_dim);
+        memcpy(r->full + at, r->late + at, (size_t)n * sizeof *r->full);
+        slots_outer(r->full + at, p, r->value, NULL, n_prompt, r->width, r->n_dim);
     }
 }
 
@@ -251,9 +232,7 @@ static void put_error(pass *p, int cell, int layer, const lane_rows *r, int head
 /* What a lane needs while it is judged. */
 typedef struct bench {
     int32_t *token; /* [N] */
-    float *p, *v;   /* gathered rows [N width] and values [N D] */
-    float *sum;     /* [width] */
-    float *lost;    /* [n_cell width] before the cut at 1 */
+    float *sum;     /* [n_cell width] mass lost, before the cut at 1 */
     float *out;     /* [width D] */
     double *left;   /* [width] mass of what is kept */
 } bench;
@@ -262,23 +241,12 @@ static kvt_code bench_new(bench *b, const pass *p, const lane_rows *r, kvt_arena
                           kvt_err *err)
 {
     *b = (bench){.token = kvt_arena_array(work, p->n_prompt, sizeof *b->token),
-                 .sum = kvt_arena_array(work, r->width, sizeof *b->sum),
-                 .lost = kvt_arena_array(work, p->n_cell * r->width, sizeof *b->lost)};
-    if (p->out_err) {
-        b->p = kvt_arena_array(work, p->n_prompt * r->width, sizeof *b->p);
-        b->v = kvt_arena_array(work, p->n_prompt * r->n_dim, sizeof *b->v);
-        b->out = kvt_arena_array(work, r->width * r->n_dim, sizeof *b->out);
-        b->left = kvt_arena_array(work, r->width, sizeof *b->left);
-    }
-    if (b->token && b->sum && b->lost && (!p->out_err || (b->p && b->v && b->out && b->left)))
+                 .sum = kvt_arena_array(work, p->n_cell * r->width, sizeof *b->sum),
+                 .out = kvt_arena_array(work, r->width * r->n_dim + 1, sizeof *b->out),
+                 .left = kvt_arena_array(work, r->width, sizeof *b->left)};
+    if (b->token && b->sum && b->out && b->left)
         return KVT_OK;
-    return kvt_fail_memory(err, p->n_prompt * r->width * (int64_t)sizeof *b->p);
-}
-
-static void gather(float *out, const float *in, const int32_t *token, int64_t n, int64_t width)
-{
-    for (int64_t i = 0; i < n; i++)
-        memcpy(out + i * width, in + token[i] * width, (size_t)width * sizeof *out);
+    return kvt_fail_memory(err, p->n_prompt * r->width * (int64_t)sizeof *b->sum);
 }
 
 /* The output and the mass over response tokens, which on-top policies keep. */
@@ -288,55 +256,73 @@ static void start_output(bench *b, const lane_rows *r, int head, int64_t block,
     int64_t at = (head * r->n_block + block) * r->width * r->n_dim;
     memcpy(b->out, r->late + at, (size_t)(r->width * r->n_dim) * sizeof *b->out);
     memset(b->left, 0, (size_t)r->width * sizeof *b->left);
-    add_mass(b->left, block_at(r, head, block) + n_prompt * r->width, r->n_token - n_prompt,
-             r->width);
+    add_mass(b->left, block_at(r, head, block) + n_prompt * r->width, NULL,
+             r->n_token - n_prompt, r->width);
 }
 
-/* One head's block where budgets are nested: mass lost from the last token out, then the output
- * from the first token kept. token and start come from sort_buckets(). */
-static void judge_nested(pass *p, int layer, const lane_rows *r, int head, int64_t block,
-                         const int64_t *start, bench *b)
+static void add_output(bench *b, const lane_rows *r, const float *rows, int64_t from, int64_t n)
 {
-    const float *rows = block_at(r, head, block);
+    slots_outer(b->out, rows, r->value, b->token + from, n, r->width, r->n_dim);
+    add_mass(b->left, rows, b->token + from, n, r->width);
+}
+
+/* Mass lost in one head's block where budgets are nested: one sweep from the last token out.
+ * token and start come from sort_buckets(). */
+static void lose_nested(pass *p, int layer, const lane_rows *r, int head, int64_t block,
+                        const int64_t *start, const bench *b)
+{
     int n = p->n_cell;
-    memset(b->sum, 0, (size_t)r->width * sizeof *b->sum);
+    float *sum = b->sum + n * r->width;
     for (int c = n - 1; c >= 0; c--) {
         int64_t from = start[n - 1 - c], to = start[n - c];
-        sweep(b->sum, rows, b->token + from, to - from, r->width);
-        memcpy(b->lost + c * r->width, b->sum, (size_t)r->width * sizeof *b->sum);
-        put_lost(p, c, layer, r, head, block, b->sum);
-    }
-    if (!p->out_err)
-        return;
-    start_output(b, r, head, block, p->n_prompt);
-    for (int c = 0; c < n; c++) {
-        int64_t from = start[n - c], to = start[n - c + 1];
-        gather(b->p, rows, b->token + from, to - from, r->width);
-        product(b->out, b->p, b->v + from * r->n_dim, to - from, r->width, r->n_dim, 1);
-        add_mass(b->left, b->p, to - from, r->width);
-        put_error(p, c, layer, r, head, block, b->out, b->left, b->lost + c * r->width);
+        sum -= r->width;
+        if (c == n - 1)
+            memset(sum, 0, (size_t)r->width * sizeof *sum);
+        else
+            memcpy(sum, sum + r->width, (size_t)r->width * sizeof *sum);
+        sweep(sum, block_at(r, head, block), b->token + from, to - from, r->width);
+        put_lost(p, c, layer, r, head, block, sum);
     }
 }
 
-/* One head's block at one budget, whatever the others keep. */
-static void judge_apart(pass *p, int layer, const lane_rows *r, int head, int64_t block,
-                        int cell, const uint64_t *kept, bench *b)
+/* Mass lost at one budget, whatever the others keep. */
+static void lose_apart(pass *p, int layer, const lane_rows *r, int head, int64_t block,
+                       int cell, const uint64_t *kept, const bench *b)
 {
-    const float *rows = block_at(r, head, block);
+    float *sum = b->sum + cell * r->width;
     int64_t n;
     list_tokens(b->token, &n, kept, p->n_prompt, cell, false);
-    memset(b->sum, 0, (size_t)r->width * sizeof *b->sum);
-    sweep(b->sum, rows, b->token, n, r->width);
-    put_lost(p, cell, layer, r, head, block, b->sum);
-    if (!p->out_err)
-        return;
+    memset(sum, 0, (size_t)r->width * sizeof *sum);
+    sweep(sum, block_at(r, head, block), b->token, n, r->width);
+    put_lost(p, cell, layer, r, head, block, sum);
+}
+
+/* Output errors where there is a ranking: one sum in its order, looked at where each budget
+ * cuts. The bits at a budget do not depend on which others there are. */
+static void err_ranked(pass *p, int layer, const lane_rows *r, int head, int64_t block,
+                       const int32_t *cut, int64_t step, bench *b)
+{
+    const float *rows = block_at(r, head, block);
+    int64_t from = 0;
     start_output(b, r, head, block, p->n_prompt);
+    for (int c = 0; c < p->n_cell; c++) {
+        int64_t to = cut[c * step];
+        if (to < from) /* refused: it keeps nothing */
+            continue;
+        add_output(b, r, rows, from, to - from);
+        put_error(p, c, layer, r, head, block, b->out, b->left, b->sum + c * r->width);
+        from = to;
+    }
+}
+
+static void err_apart(pass *p, int layer, const lane_rows *r, int head, int64_t block, int cell,
+                      const uint64_t *kept, bench *b)
+{
+    int64_t n;
     list_tokens(b->token, &n, kept, p->n_prompt, cell, true);
-    gather(b->p, rows, b->token, n, r->width);
-    gather(b->v, r->value, b->token, n, r->n_dim);
-    product(b->out, b->p, b->v, n, r->width, r->n_dim, 1);
-    add_mass(b->left, b->p, n, r->width);
-    put_error(p, cell, layer, r, head, block, b->out, b->left, b->sum);
+    start_output(b, r, head, block, p->n_prompt);
+    add_output(b, r, block_at(r, head, block), 0, n);
+    put_error(p, cell, layer, r, head, block, b->out, b->left, b->sum + cell * r->width);
 }
 
 /* Whether larger budgets keep all that smaller ones keep: rising runs of ones up to the top
@@ -352,33 +338,41 @@ static bool is_nested(const uint64_t *kept, int64_t n, int n_cell)
     return true;
 }
 
+/* One head's block at every budget. */
+static void judge_block(pass *p, int layer, int lane, const lane_rows *r, int head,
+                        int64_t block, bench *b)
+{
+    int64_t at = (int64_t)layer * p->n_lane + lane, N = p->n_prompt, start[KVT_BUDGETS_MAX + 2];
+    const uint64_t *kept = p->kept + at * N;
+    if (is_nested(kept, N, p->n_cell)) {
+        sort_buckets(b->token, start, kept, N, p->n_cell);
+        lose_nested(p, layer, r, head, block, start, b);
+    } else {
+        for (int c = 0; c < p->n_cell; c++)
+            lose_apart(p, layer, r, head, block, c, kept, b);
+    }
+    if (!p->out_err)
+        return;
+    if (p->rank) {
+        for (int64_t s = 0; s < N; s++)
+            b->token[p->rank[at * N + s]] = (int32_t)s;
+        err_ranked(p, layer, r, head, block, p->cut + at, (int64_t)p->n_layer * p->n_lane, b);
+        return;
+    }
+    for (int c = 0; c < p->n_cell; c++)
+        err_apart(p, layer, r, head, block, c, kept, b);
+}
+
 kvt_code judge_on_top(pass *p, int layer, const lane_rows *r, kvt_arena *work, kvt_err *err)
 {
-    /* The lanes that these heads belong to: one, or one for each head. */
-    int n_lane = p->by_head ? r->n_head : 1, per = p->n_head / p->n_lane;
-    int first = r->first_head / per;
+    int per = p->n_head / p->n_lane; /* heads of a lane: the group's, or one */
     bench b;
     size_t mark = kvt_arena_mark(work);
     if (bench_new(&b, p, r, work, err))
         return err->code;
-    for (int a = 0; a < n_lane; a++) {
-        const uint64_t *kept = p->kept + ((int64_t)layer * p->n_lane + first + a) * p->n_prompt;
-        int from = p->by_head ? a : 0, to = p->by_head ? a + 1 : r->n_head;
-        int64_t start[KVT_BUDGETS_MAX + 2];
-        bool nested = is_nested(kept, p->n_prompt, p->n_cell);
-        if (nested) {
-            sort_buckets(b.token, start, kept, p->n_prompt, p->n_cell);
-            if (p->out_err)
-                gather(b.v, r->value, b.token, p->n_prompt, r->n_dim);
-        }
-        for (int h = from; h < to; h++)
-            for (int64_t block = 0; block < r->n_block; block++)
-                for (int c = 0; c < (nested ? 1 : p->n_cell); c++)
-                    if (nested)
-                        judge_nested(p, layer, r, h, block, start, &b);
-                    else
-                        judge_apart(p, layer, r, h, block, c, kept, &b);
-    }
+    for (int h = 0; h < r->n_head; h++)
+        for (int64_t block = 0; block < r->n_block; block++)
+            judge_block(p, layer, (r->first_head + h) / per, r, h, block, &b);
     kvt_arena_rewind(work, mark);
     return KVT_OK;
 }

@@ -150,3 +150,87 @@ void slots_mix(float *out, const float *p, const int64_t *pos, int64_t n, const 
     for (int h = 0; h < n_head && done < n_dim; h++)
         mix_plain(out + h * n_dim, p + h * n, pos, n, v, v_stride, done, n_dim);
 }
+
+/* ---- outer products ------------------------------------------------------------------------
+ */
+
+enum {
+    ROWS = 4,
+    COLUMNS = 16,
+    CHUNK = 128
+}; /* tokens whose rows and values stay in the cache */
+
+static void outer_plain(float *out, const float *p, const float *v, const int32_t *token,
+                        int64_t n, int64_t width, int64_t from, int64_t n_dim)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float *x = p + token[i] * width, *y = v + token[i] * n_dim;
+        for (int64_t r = 0; r < width; r++)
+            for (int64_t d = from; d < n_dim; d++)
+                out[r * n_dim + d] += x[r] * y[d];
+    }
+}
+
+#if SIMD_X86
+SIMD_AVX2 static void outer_tile(float *out, const float *p, const float *v,
+                                 const int32_t *token, int64_t n, int64_t width, int64_t n_dim)
+{
+    float *o1 = out + n_dim, *o2 = o1 + n_dim, *o3 = o2 + n_dim;
+    __m256 a0 = _mm256_loadu_ps(out), b0 = _mm256_loadu_ps(out + 8);
+    __m256 a1 = _mm256_loadu_ps(o1), b1 = _mm256_loadu_ps(o1 + 8);
+    __m256 a2 = _mm256_loadu_ps(o2), b2 = _mm256_loadu_ps(o2 + 8);
+    __m256 a3 = _mm256_loadu_ps(o3), b3 = _mm256_loadu_ps(o3 + 8);
+    for (int64_t i = 0; i < n; i++) {
+        const float *x = p + token[i] * width, *y = v + token[i] * n_dim;
+        __m256 lo = _mm256_loadu_ps(y), hi = _mm256_loadu_ps(y + 8);
+        __m256 w = _mm256_broadcast_ss(x);
+        a0 = _mm256_fmadd_ps(w, lo, a0);
+        b0 = _mm256_fmadd_ps(w, hi, b0);
+        w = _mm256_broadcast_ss(x + 1);
+        a1 = _mm256_fmadd_ps(w, lo, a1);
+        b1 = _mm256_fmadd_ps(w, hi, b1);
+        w = _mm256_broadcast_ss(x + 2);
+        a2 = _mm256_fmadd_ps(w, lo, a2);
+        b2 = _mm256_fmadd_ps(w, hi, b2);
+        w = _mm256_broadcast_ss(x + 3);
+        a3 = _mm256_fmadd_ps(w, lo, a3);
+        b3 = _mm256_fmadd_ps(w, hi, b3);
+    }
+    _mm256_storeu_ps(out, a0);
+    _mm256_storeu_ps(out + 8, b0);
+    _mm256_storeu_ps(o1, a1);
+    _mm256_storeu_ps(o1 + 8, b1);
+    _mm256_storeu_ps(o2, a2);
+    _mm256_storeu_ps(o2 + 8, b2);
+    _mm256_storeu_ps(o3, a3);
+    _mm256_storeu_ps(o3 + 8, b3);
+}
+#endif
+
+static void outer_chunk(float *out, const float *p, const float *v, const int32_t *token,
+                        int64_t n, int64_t width, int64_t n_dim)
+{
+    int64_t done = 0;
+#if SIMD_X86
+    if (simd_avx2()) {
+        done = n_dim / COLUMNS * COLUMNS;
+        for (int64_t r = 0; r < width; r += ROWS)
+            for (int64_t d = 0; d < done; d += COLUMNS)
+                outer_tile(out + r * n_dim + d, p + r, v + d, token, n, width, n_dim);
+    }
+#endif
+    if (done < n_dim)
+        outer_plain(out, p, v, token, n, width, done, n_dim);
+}
+
+void slots_outer(float *out, const float *p, const float *v, const int32_t *token, int64_t n,
+                 int64_t width, int64_t n_dim)
+{
+    int32_t next[CHUNK];
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        int64_t m = n - at < CHUNK ? n - at : CHUNK;
+        for (int64_t i = 0; !token && i < m; i++)
+            next[i] = (int32_t)(at + i);
+        outer_chunk(out, p, v, token ? token + at : next, m, width, n_dim);
+    }
+}

@@ -19,3 +19,4 @@ foreach(name test_use test_replay test_replay_cases)
   target_compile_definitions(${name} PRIVATE
     REPLAY_PLUGIN="$<TARGET_FILE:replay_plugin>" REPLAY_PLUGIN_OLD="$<TARGET_FILE:replay_plugin_old>")
 endforeach()
+kvt_test(test_slots LABEL unit MODULES compute SOURCES test_slots.c)

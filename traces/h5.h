@@ -24,6 +24,8 @@ KVT_CHECKED kvt_code h5_file_open(hid_t *out, const char *path, kvt_err *err);
 /* Flushes, syncs and closes a file that was written; fails where any of it does, and where an
  * object of it is still open. The file is closed in any case. */
 KVT_CHECKED kvt_code h5_file_close(hid_t file, kvt_err *err);
+/* Objects of a file that are open: it stays open behind a close that reports success. */
+int64_t h5_file_objects(hid_t file);
 KVT_CHECKED kvt_code h5_file_sync(hid_t file, kvt_err *err); /* flush and fsync */
 void h5_file_drop(hid_t file); /* closes a file that was read, or that is given up */
 
@@ -44,6 +46,13 @@ int h5_has(hid_t at, const char *path);
 KVT_CHECKED kvt_code h5_set_open(hid_t *out, hid_t at, const char *path, kvt_err *err);
 /* Group at path, made where it is not there. */
 KVT_CHECKED kvt_code h5_group(hid_t *out, hid_t at, const char *path, kvt_err *err);
+
+/* Chunks of a dataset between lo and hi on the outermost axis: all there, of a possible length,
+ * through every filter. HDF5 1.10 trusts the length and the filter mask of its index, which has
+ * no checksum, and would read past the end of what the filters give. Nothing to do where it is
+ * not chunked. */
+KVT_CHECKED kvt_code h5_chunks_check(hid_t set, int64_t lo, int64_t hi, int64_t file_bytes,
+                                     kvt_err *err);
 
 /* The whole of a dataset whose type and extents are already known to fit `out`. */
 KVT_CHECKED kvt_code h5_set_read(void *out, hid_t set, hid_t type, kvt_err *err);

@@ -146,9 +146,11 @@ kvt_code scales_attach(scales *s, hid_t set, const char *axes, const int64_t *di
     return KVT_OK;
 }
 
-void scales_fini(scales *s)
+kvt_code scales_close(scales *s, kvt_err *err)
 {
+    kvt_code code = KVT_OK;
     for (int i = 0; i < 26; i++)
-        if (s->scale[i] >= 0)
-            H5Dclose(s->scale[i]);
+        if (s->scale[i] >= 0 && H5Dclose(s->scale[i]) < 0 && !code)
+            code = h5_fail(err, KVT_IO, "dimension scale");
+    return code;
 }

@@ -35,6 +35,6 @@ typedef struct scales {
 void scales_init(scales *s);
 KVT_CHECKED kvt_code scales_attach(scales *s, hid_t set, const char *axes, const int64_t *dim,
                                    kvt_err *err);
-void scales_fini(scales *s);
+KVT_CHECKED kvt_code scales_close(scales *s, kvt_err *err); /* writes what is left of them */
 
 #endif

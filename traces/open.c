@@ -98,14 +98,10 @@ static kvt_code check_storage(kvt_trace *t, trace_set *s, const kvt_dataset *d, 
     int64_t total = s->n_element * s->n_slab * (int64_t)kvt_dtype_size(d->dtype);
     hid_t list = H5Dget_create_plist(s->id);
     H5D_layout_t layout = list < 0 ? H5D_LAYOUT_ERROR : H5Pget_layout(list);
-    hsize_t piece[KVT_RANK_MAX];
     s->chunked = layout == H5D_CHUNKED;
-    int n = s->chunked ? H5Pget_chunk(list, s->rank, piece) : s->rank;
-    for (int i = 0; i < s->rank && s->chunked && n == s->rank; i++)
-        s->chunk[i] = (int64_t)piece[i];
     if (list >= 0)
         H5Pclose(list);
-    if (layout == H5D_LAYOUT_ERROR || n != s->rank)
+    if (layout == H5D_LAYOUT_ERROR)
         return h5_fail(err, KVT_FORMAT, "layout");
     if (layout == H5D_CONTIGUOUS && total > 0) {
         haddr_t at = H5Dget_offset(s->id);

@@ -38,7 +38,7 @@ static kvt_code close_job(void *arg, kvt_err *err)
         if (t->set[i].id >= 0)
             H5Dclose(t->set[i].id);
     /* Debug builds: no handle may be left but the file itself. */
-    assert(t->file < 0 || H5Fget_obj_count(t->file, H5F_OBJ_ALL | H5F_OBJ_LOCAL) == 1);
+    assert(t->file < 0 || h5_file_objects(t->file) == 0);
     h5_file_drop(t->file);
     return KVT_OK;
 }
@@ -113,42 +113,16 @@ typedef struct load {
     void *bytes;
 } load;
 
-/* Chunks of the slab: each there, inside the file, and long enough for its own checksum (the
- * filter of HDF5 1.10 trusts the stored length). */
-static kvt_code check_chunks(const kvt_trace *t, const trace_set *s, const load *l,
-                             kvt_err *err)
-{
-    hsize_t at[KVT_RANK_MAX] = {0};
-    bool layers = dataset_has_layers(l->ds);
-    if (layers)
-        at[0] = (hsize_t)l->layer;
-    for (int i = 0; i < s->rank;) {
-        hsize_t from[KVT_RANK_MAX], size = 0;
-        haddr_t where = HADDR_UNDEF;
-        unsigned mask = 0;
-        for (int k = 0; k < s->rank; k++)
-            from[k] = at[k] - at[k] % (hsize_t)s->chunk[k];
-        if (H5Dget_chunk_info_by_coord(s->id, from, &mask, &where, &size) < 0)
-            return h5_fail(err, KVT_FORMAT, "chunk");
-        if (where == HADDR_UNDEF || size < 4 || size > (hsize_t)t->info.file_bytes ||
-            where > (haddr_t)t->info.file_bytes - size || mask != 0)
-            return kvt_fail(err, KVT_FORMAT, "a chunk is missing or does not lie in the file");
-        for (i = layers ? 1 : 0; i < s->rank; i++) {
-            at[i] += (hsize_t)s->chunk[i];
-            if (at[i] < (hsize_t)s->dim[i])
-                break;
-            at[i] = 0;
-        }
-    }
-    return KVT_OK;
-}
-
 static kvt_code load_job(void *arg, kvt_err *err)
 {
     load *l = arg;
     const trace_set *s = &l->t->set[l->ds];
-    if (s->chunked && s->n_element > 0 && check_chunks(l->t, s, l, err))
-        return err->code;
+    if (s->chunked && s->n_element > 0) {
+        bool layers = dataset_has_layers(l->ds);
+        int64_t lo = layers ? l->layer : 0, hi = layers ? l->layer + 1 : s->dim[0];
+        if (h5_chunks_check(s->id, lo, hi, l->t->info.file_bytes, err))
+            return err->code;
+    }
     return layout_read(s->id, kvt_dataset_of(l->ds), s->rank, s->dim, l->layer, l->bytes, err);
 }
 

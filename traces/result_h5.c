@@ -410,7 +410,8 @@ static kvt_code get_set(read_args *a, const result_set *s, kvt_err *err)
         code = kvt_fail_memory(err, (size_t)n_element * size);
         goto out;
     }
-    if (n_element > 0 && (code = h5_set_read(data, set, type, err)))
+    if (n_element > 0 && ((code = h5_chunks_check(set, 0, dim[0], a->file_bytes, err)) ||
+                          (code = h5_set_read(data, set, type, err))))
         goto out;
     if (n != 1 || digest_64(data, (size_t)n_element * size) != sum) {
         code = kvt_fail(err, KVT_FORMAT, "wrong checksum: the file was changed or damaged");

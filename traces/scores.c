@@ -297,7 +297,8 @@ static kvt_code get_set(hid_t file, kvt_ds ds, int64_t dim[3], void **out, int64
     else if (!(code = h5_get_array(set, "xxh64", H5T_NATIVE_UINT64, 1, &n, &sum, err)) &&
              !(*out = kvt_alloc(count, width)))
         code = kvt_fail_memory(err, (size_t)count * width);
-    if (!code && !(code = h5_set_read(*out, set, type, err)) &&
+    if (!code && !(code = h5_chunks_check(set, 0, dim[0], file_bytes, err)) &&
+        !(code = h5_set_read(*out, set, type, err)) &&
         (n != 1 || digest_64(*out, (size_t)count * width) != sum))
         code = kvt_fail(err, KVT_FORMAT, "wrong checksum: the file was changed or damaged");
     if (space >= 0)

@@ -216,7 +216,9 @@ kvt_code table_read(hid_t file, const char *name, const kvt_column *columns, voi
         packed = kvt_alloc(n_row, size);
         if (type < 0 || !packed)
             code = type < 0 ? h5_fail(err, KVT_FORMAT, name) : kvt_fail_memory(err, size);
-        else if (H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, packed) < 0)
+        if (!code)
+            code = h5_chunks_check(set, 0, n_row, INT64_MAX, err);
+        if (!code && H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, packed) < 0)
             code = h5_fail(err, KVT_FORMAT, name);
     }
     if (!code)

@@ -27,7 +27,6 @@ typedef struct trace_set {
     int64_t dim[KVT_RANK_MAX], n_slab, n_element; /* elements of a slab */
     uint64_t *sum;                                /* XXH64 [n_slab] */
     bool chunked;
-    int64_t chunk[KVT_RANK_MAX];
 } trace_set;
 
 struct kvt_trace {

@@ -298,7 +298,11 @@ static kvt_code finish_sets(kvt_writer *w, kvt_err *err)
             code = h5_fail(err, KVT_IO, d->path);
         w->set[ds] = -1;
     }
-    scales_fini(&sc);
+    kvt_err late;
+    if (scales_close(&sc, &late) && !code) {
+        *err = late;
+        code = err->code;
+    }
     return code;
 }
 

@@ -19,7 +19,7 @@
 #include "capture/weights.h"
 #include "kvt/backend.h"
 
-enum { FORWARD_TILE = 128 }; /* query rows of an attention tile and rows of a product's tile */
+enum { FORWARD_TILE = 128 }; /* query rows of an attention tile */
 
 typedef struct forward_spec {
     const kvt_weights *weights;

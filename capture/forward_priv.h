@@ -48,6 +48,14 @@ static inline float *forward_v(const forward *f, int layer, int64_t kv_head)
     return f->v + ((int64_t)layer * f->g->n_kv_head + kv_head) * f->cap * f->g->head_dim;
 }
 
+/* Rows of a product's tile in a pass of n rows. A library packs the whole weight matrix for
+ * each tile, so that long ones are cheaper; short passes have short ones for the threads to
+ * share. It depends on n only, and never on the threads. */
+static inline int64_t forward_row_tile(int64_t n)
+{
+    return n >= 1024 ? 256 : 128;
+}
+
 /* Between tiles, on any thread: thread 0 asks the caller, the others look. True: stop. */
 bool forward_poll(forward *f);
 /* Turns a stop into the error. */

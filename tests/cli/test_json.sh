@@ -11,7 +11,7 @@ parses
 jq -e '[.rows[] | select(.policy == "snapkv") | .lost_mass_mean_frac] | all(. >= 0 and . <= 1)' \
     "$scratch/out" >/dev/null || fail "replay: a lost mass is no share"
 for words in "ls $scratch" "info $trace" "verify $trace" "policy list" "policy show snapkv" \
-    "report $scratch/results" "show $trace" "demo"; do
+    "report $scratch/results" "demo"; do
     # shellcheck disable=SC2086 # a verb and its operands
     run "$kvt" $words --json
     exits 0

@@ -57,6 +57,29 @@ for words in "help" "doctor" "policy list"; do
     done
 done
 
+# What shows text of a prompt: German, with letters that a 7-bit locale has not.
+german=$source_dir/traces/samples/german-workshop.h5
+if [ -f "$german" ]; then
+    for words in "show $german --screen lane" "show $german --screen overview" "info $german" \
+        "ls $source_dir/traces/samples"; do
+        for locale in C no_SUCH.locale; do
+            # shellcheck disable=SC2086
+            LC_ALL=$locale run "$kvt" $words
+            exits 0
+            LC_ALL=C grep -q "[^ -~	]" "$scratch/out" &&
+                fail "LC_ALL=$locale $words: more than 7 bits, or control characters"
+        done
+        # shellcheck disable=SC2086
+        run "$kvt" $words --ascii
+        exits 0
+        LC_ALL=C grep -q "[^ -~	]" "$scratch/out" && fail "$words --ascii: more than 7 bits"
+    done
+    run "$kvt" show "$german" --screen lane
+    LC_ALL=C grep -q "[^ -~	]" "$scratch/out" || fail "show in a UTF-8 locale: no letter of German"
+else
+    echo "there is no traces/samples/german-workshop.h5: text of prompts was not tried"
+fi
+
 # An error text is one line, and holds no control characters of what was typed.
 run "$kvt" "$(printf 'a\033[31mb\007')"
 exits 2

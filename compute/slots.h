@@ -9,8 +9,10 @@
 #include "kvt/api.h"
 
 /* out[t width + i] = in[i row_stride + t] for n_row rows of n_token halves, decoded; rows
- * beyond the last are 0. width is a multiple of 8 and at least n_row. */
-void slots_turn(float *out, const uint16_t *in, int64_t row_stride, int64_t n_row,
+ * beyond the last are 0. width is a multiple of 8, at least n_row and at most 64. sum f64
+ * [n_token] unless NULL is added to: each token's sum over the rows, exact (halves of at most
+ * 1). */
+void slots_turn(float *out, double *sum, const uint16_t *in, int64_t row_stride, int64_t n_row,
                 int64_t n_token, int64_t width);
 
 /* out f32 [H D] = sum over s of p[h n + s] v[pos[s] v_stride + d]; p f32 [H n], pos [n]. */

@@ -13,7 +13,7 @@
 #include "kvt/arena.h"
 #include "kvt/pieces.h"
 
-enum { RESAMPLES = 2000 };
+enum { RESAMPLES = 1000 };
 
 typedef struct finisher {
     const pass *p;

@@ -1,5 +1,5 @@
 /* judge_lane.c - lane metrics: a kept set against the true order, at one decision. */
-#include "replay/replay_priv.h"
+#include "replay/judge_priv.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,6 +5,7 @@
  * whole model are ranked in the first visit and judged in a second one. Threads take layers;
  * every number has its place, so that the bytes do not depend on them. */
 #include "replay/feed_priv.h"
+#include "replay/judge_priv.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -184,20 +185,37 @@ static kvt_code rank_pass(const run *r, pass *p, layer_feed *f, int layer, bool 
 
 /* Memory of one thread, used by layer after layer. */
 typedef struct desk {
-    lane_rows lane;
+    row_block block;
+    lane_order *order; /* [n] of each on-top pass, of the lane at hand */
+    double *sum;       /* f64 [H T] attention to each token over all response rows */
     layer_output whole;
     float *line, *mixed;
-    kvt_arena *work;
+    kvt_arena *work, *orders;
 } desk;
 
 static void desk_fini(desk *d)
 {
-    lane_rows_free(&d->lane);
+    row_block_free(&d->block);
+    kvt_free(d->sum);
     kvt_free(d->whole.full);
     kvt_free(d->whole.sum);
     kvt_free(d->line);
     kvt_free(d->mixed);
     kvt_arena_free(d->work);
+    kvt_arena_free(d->orders);
+}
+
+static bool make_orders(desk *d, const run *r)
+{
+    d->orders = kvt_arena_new((size_t)1 << 40);
+    d->order = d->orders ? kvt_arena_array(d->orders, r->n, sizeof *d->order) : NULL;
+    for (int i = 0; d->order && i < r->n; i++) {
+        const pass *p = r->list[i];
+        if (runs(p) && on_top(p) &&
+            !lane_order_new(&d->order[i], p->n_prompt, p->rank != NULL, d->orders))
+            return false;
+    }
+    return d->order != NULL;
 }
 
 static kvt_code desk_init(desk *d, const run *r, kvt_err *err)
@@ -205,44 +223,59 @@ static kvt_code desk_init(desk *d, const run *r, kvt_err *err)
     const kvt_geometry *g = &r->info->facts.model;
     int64_t M = r->info->facts.token.n_response, H = g->n_head, T = r->info->n_token;
     int64_t D = r->output ? g->head_dim : 0;
-    *d = (desk){.work = kvt_arena_new((size_t)1 << 40)};
-    d->line = kvt_alloc(H * T, sizeof *d->line);
-    d->mixed = kvt_alloc(H * g->head_dim, sizeof *d->mixed);
-    d->whole.full = kvt_alloc(H * M * D, sizeof *d->whole.full);
-    d->whole.sum = kvt_alloc(H * M, sizeof *d->whole.sum);
+    *d = (desk){.work = kvt_arena_new((size_t)1 << 40),
+                .sum = kvt_alloc(H * T, sizeof *d->sum),
+                .line = kvt_alloc(H * T, sizeof *d->line),
+                .mixed = kvt_alloc(H * g->head_dim, sizeof *d->mixed),
+                .whole = {.full = kvt_alloc(H * M * D, sizeof *d->whole.full),
+                          .sum = kvt_alloc(H * M, sizeof *d->whole.sum)}};
     kvt_code code = KVT_OK;
-    if (!d->work || !d->line || !d->mixed || !d->whole.full || !d->whole.sum)
-        code = kvt_fail_memory(err, H * T * (int64_t)sizeof *d->line);
-    if (!code && M > 0 && feed_has_rows(r->info))
-        code = lane_rows_new(&d->lane, (int)(H / g->n_kv_head), T, M, D, err);
+    if (!d->work || !d->sum || !d->line || !d->mixed || !d->whole.full || !d->whole.sum ||
+        !make_orders(d, r))
+        code = kvt_fail_memory(err, H * T * (int64_t)sizeof *d->sum);
+    if (!code)
+        code = row_block_new(&d->block, r->info->facts.token.n_prompt, T, D, err);
     if (code)
         desk_fini(d);
     return code;
 }
 
-/* Turns the rows of each group once and judges all on-top passes of this visit by them. */
-static kvt_code judge_layer(const run *r, layer_feed *f, desk *d, int layer, bool whole,
-                            kvt_err *err)
+static bool judged_here(const run *r, int i, bool whole)
 {
-    truth *t = &r->truths[layer];
+    const pass *p = r->list[i];
+    return runs(p) && on_top(p) && p->whole_model == whole;
+}
+
+/* Turns the rows of each head, block by block, and judges all on-top passes of this visit by
+ * them. */
+static void judge_layer(const run *r, layer_feed *f, desk *d, int layer, bool whole)
+{
+    const truth *t = &r->truths[layer];
     layer_rows rows = feed_response(f);
-    int per = t->n_head / t->n_kv;
-    for (int g = 0; g < t->n_kv; g++) {
-        kvt_view v = f->all.values;
-        const float *value = r->output ? (const float *)v.data + g * v.stride[0] : NULL;
-        lane_rows_fill(&d->lane, &rows, g * per, t->n_prompt, value);
-        if (!whole)
-            lane_rows_sum(&d->lane, t->head + (int64_t)g * per * t->n_prompt, t->n_prompt);
-        if (r->output)
-            lane_rows_output(&d->lane, &d->whole);
+    int64_t T = f->rows.n_token, M = t->n_response;
+    kvt_view v = f->all.values;
+    if (!whole)
+        memset(d->sum, 0, (size_t)(t->n_head * T) * sizeof *d->sum);
+    for (int h = 0; h < t->n_head; h++) {
+        const float *value =
+            r->output ? (const float *)v.data + h * t->n_kv / t->n_head * v.stride[0] : NULL;
         for (int i = 0; i < r->n; i++) {
-            pass *p = r->list[i];
-            if (runs(p) && on_top(p) && p->whole_model == whole &&
-                judge_on_top(p, layer, &d->lane, d->work, err))
-                return err->code;
+            int per = judged_here(r, i, whole) ? r->list[i]->n_head / r->list[i]->n_lane : 0;
+            if (per > 0 && h % per == 0)
+                lane_order_fill(&d->order[i], r->list[i], layer, h / per);
+        }
+        for (int64_t m = 0; m < M; m += d->block.n_row) {
+            row_block_fill(&d->block, whole ? NULL : d->sum + h * T, &rows, h, m, value);
+            if (r->output)
+                row_block_output(&d->block, &d->whole, M);
+            for (int i = 0; i < r->n; i++)
+                if (judged_here(r, i, whole))
+                    judge_block(r->list[i], layer, &d->block, &d->order[i]);
         }
     }
-    return KVT_OK;
+    for (int h = 0; !whole && h < t->n_head; h++)
+        memcpy(t->head + h * t->n_prompt, d->sum + h * T,
+               (size_t)t->n_prompt * sizeof *t->head);
 }
 
 /* Without rows all that is known of the future is its mean. */
@@ -287,10 +320,10 @@ static void moving_fini(moving *v)
     kvt_arena_free(v->work);
 }
 
-static kvt_code moving_init(moving *v, const run *r, layer_feed *f, const truth *t,
+static kvt_code moving_init(moving *v, const run *r, const desk *d, const truth *t,
                             kvt_err *err)
 {
-    int64_t T = f->rows.n_token, H = t->n_head, G = t->n_kv;
+    int64_t T = t->n_prompt + t->n_response, H = t->n_head, G = t->n_kv;
     *v = (moving){.head = kvt_alloc(H * T, sizeof *v->head),
                   .group = kvt_alloc(G * T, sizeof *v->group),
                   .group_order = kvt_alloc(G * T, sizeof *v->group_order),
@@ -300,12 +333,7 @@ static kvt_code moving_init(moving *v, const run *r, layer_feed *f, const truth 
         moving_fini(v);
         return kvt_fail_memory(err, H * T * (int64_t)sizeof *v->head);
     }
-    for (int64_t m = 0; m < f->n_response; m++) {
-        const float *row = feed_row(f, m);
-        for (int64_t h = 0; h < H; h++)
-            for (int64_t s = 0; s <= f->n_prompt + m; s++)
-                v->head[h * T + s] += (double)row[h * T + s];
-    }
+    memcpy(v->head, d->sum, (size_t)(H * T) * sizeof *v->head);
     return KVT_OK;
 }
 
@@ -439,7 +467,7 @@ static kvt_code live(const run *r, layer_feed *f, desk *d, int layer, kvt_err *e
     const truth *t = &r->truths[layer];
     int64_t T = t->n_prompt + t->n_response;
     moving v = {0};
-    kvt_code code = moving_init(&v, r, f, t, err);
+    kvt_code code = moving_init(&v, r, d, t, err);
     for (int i = 0; !code && i < r->n; i++)
         if (lives_here(r, i, false, true) && start_life(r, r->list[i], f, layer, err))
             code = kvt_within(err, "policy %s", r->list[i]->use->name);
@@ -507,7 +535,7 @@ static kvt_code visit(const run *r, desk *d, int layer, run_times *times, kvt_er
                 code = rank_pass(r, r->list[i], &f, layer, whole, err);
     lap(&times->rank, &clock);
     if (!code && rows)
-        code = judge_layer(r, &f, d, layer, false, err);
+        judge_layer(r, &f, d, layer, false);
     else if (!code)
         truth_from_mean(t);
     if (!code)
@@ -539,7 +567,7 @@ static kvt_code visit_again(const run *r, desk *d, int layer, run_times *times, 
         if (runs(r->list[i]) && on_top(r->list[i]) && r->list[i]->whole_model)
             code = extract(r->list[i], layer, err);
     if (!code && rows)
-        code = judge_layer(r, &f, d, layer, true, err);
+        judge_layer(r, &f, d, layer, true);
     if (!code)
         code = measure_layer(r, d, layer, true, err);
     lap(&times->judge, &clock);
@@ -561,7 +589,7 @@ static kvt_code open_whole(const run *r, pass *p, desk *d, open_layer *o, int la
 {
     const truth *t = &r->truths[layer];
     kvt_feed prompt;
-    int64_t M = p->n_response, D = r->output ? d->lane.n_dim : 0;
+    int64_t M = p->n_response, D = r->output ? d->block.n_dim : 0;
     if (feed_open(&o->feed, r->t, layer, r->needs, r->n_window, r->future, err) ||
         feed_prompt(&o->feed, &prompt, p->scores, t->future_mean, err) ||
         kvt_engine_prompt(p->engine, layer, &prompt, err))
@@ -572,10 +600,12 @@ static kvt_code open_whole(const run *r, pass *p, desk *d, open_layer *o, int la
         return kvt_fail_memory(err, p->n_head * M * D * (int64_t)sizeof *o->whole.full);
     layer_rows rows = feed_response(&o->feed);
     kvt_view v = o->feed.all.values;
-    for (int g = 0; r->output && g < t->n_kv; g++) {
-        lane_rows_fill(&d->lane, &rows, g * t->n_head / t->n_kv, t->n_prompt,
-                       (const float *)v.data + g * v.stride[0]);
-        lane_rows_output(&d->lane, &o->whole);
+    for (int h = 0; r->output && h < t->n_head; h++) {
+        const float *value = (const float *)v.data + h * t->n_kv / t->n_head * v.stride[0];
+        for (int64_t m = 0; m < M; m += d->block.n_row) {
+            row_block_fill(&d->block, NULL, &rows, h, m, value);
+            row_block_output(&d->block, &o->whole, M);
+        }
     }
     return KVT_OK;
 }

@@ -166,66 +166,6 @@ static inline int64_t pass_head(const pass *p, int cell, int layer, int head)
     return ((int64_t)cell * p->n_layer + layer) * p->n_head + head;
 }
 
-/* ---- judge.c -------------------------------------------------------------------------------
- */
-
-/* The response rows of one kv head, turned so that the rows of a token lie together, and its
- * values. Filled once for each and used by all passes; the memory serves one after the other.
- */
-typedef struct lane_rows {
-    int n_head;                             /* query heads */
-    int first_head;                         /* of the layer */
-    int64_t n_token, n_row, n_block, width; /* T, M, blocks of `width` rows of one head */
-    float *turned;      /* f32 [H n_block T width] rows beyond the last are 0 */
-    const float *value; /* f32 [T D] or NULL */
-    int64_t n_dim;
-    float *full;     /* f32 [H n_block width D] sum of p v over all tokens */
-    float *late;     /* f32 [H n_block width D] the same over response tokens */
-    double *row_sum; /* f64 [H n_block width] */
-} lane_rows;
-
-/* Outputs over all tokens, for passes that are judged row by row. */
-typedef struct layer_output {
-    float *full; /* f32 [H M D] sum of p v */
-    double *sum; /* f64 [H M] sum of p */
-} layer_output;
-
-KVT_CHECKED kvt_code lane_rows_new(lane_rows *r, int n_head, int64_t n_token, int64_t n_row,
-                                   int64_t n_dim, kvt_err *err); /* n_dim 0: no output error */
-void lane_rows_fill(lane_rows *r, const layer_rows *rows, int first_head, int64_t n_prompt,
-                    const float *value);
-void lane_rows_free(lane_rows *r);
-void lane_rows_output(const lane_rows *r, layer_output *out);
-/* head f64 [n_head N]: sums over the rows. */
-void lane_rows_sum(const lane_rows *r, double *head, int64_t n_prompt);
-
-/* On top: mass lost and output error of every row at every cell from the kept masks. */
-KVT_CHECKED kvt_code judge_on_top(pass *p, int layer, const lane_rows *r, kvt_arena *work,
-                                  kvt_err *err);
-/* Lane metrics and kept mass of an on-top pass. */
-KVT_CHECKED kvt_code judge_lanes(pass *p, int layer, const truth *t, kvt_arena *work,
-                                 kvt_err *err);
-
-/* Inside and SKIP: one response row over what each lane holds. `rows` f32 [H T'] of the row. */
-typedef struct row_job {
-    const float *rows; /* f32 [H T'] */
-    int64_t head_stride, row, n_arrived;
-    const kvt_view *values; /* f32 [G T D], data NULL: not asked for */
-    const layer_output *whole;
-    float *line, *mixed; /* scratch [H T], [H D] */
-} row_job;
-void judge_row(pass *p, int layer, const row_job *j);
-/* Lane metrics of an inside pass over what its lanes hold. Arrays are [A stride], of query
- * heads or of kv heads. */
-typedef struct step_job {
-    int64_t step, n_arrived, stride;
-    const double *left_head, *left_group;
-    const int32_t *order_head, *order_group;
-    const truth *truth;
-    kvt_arena *work;
-} step_job;
-KVT_CHECKED kvt_code judge_step(pass *p, int layer, const step_job *s, kvt_err *err);
-
 /* ---- measure.c -----------------------------------------------------------------------------
  */
 

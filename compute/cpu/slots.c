@@ -15,24 +15,33 @@ enum { TILE = 8, HEADS = 3, WIDE = 32 };
 /* ---- turning -------------------------------------------------------------------------------
  */
 
-/* Rows first..last of a tile of at most TILE tokens, one at a time. */
-static void turn_plain(float *out, const uint16_t *in, int64_t row_stride, int64_t first,
-                       int64_t last, int64_t n_token, int64_t width)
+/* Rows first..last-1 of some tokens, one at a time. */
+static void turn_plain(float *out, double *sum, const uint16_t *in, int64_t row_stride,
+                       int64_t first, int64_t last, int64_t n_token, int64_t width)
 {
-    for (int64_t i = first; i < last; i++)
-        for (int64_t t = 0; t < n_token; t++)
-            out[t * width + i] = half_to_float(in[i * row_stride + t]);
+    for (int64_t i = first; i < last; i++) {
+        for (int64_t t = 0; t < n_token; t++) {
+            float x = half_to_float(in[i * row_stride + t]);
+            out[t * width + i] = x;
+            if (sum)
+                sum[t] += (double)x;
+        }
+    }
 }
 
 #if SIMD_X86
-/* 8 rows of 8 tokens: decoded, turned in registers, written as 8 tokens of 8 rows. */
-SIMD_AVX2 static void turn_8x8(float *out, const uint16_t *in, int64_t row_stride,
-                               int64_t width)
+/* 8 rows of 8 tokens: decoded, turned in registers, written as 8 tokens of 8 rows. Returns
+ * total plus their sums over the rows, in units of 2^-24: whole numbers. */
+SIMD_AVX2 static __m256i turn_8x8(float *out, const uint16_t *in, int64_t row_stride,
+                                  int64_t width, __m256i total)
 {
+    const __m256 unit = _mm256_set1_ps(16777216.0F);
     __m256 r[8], a[8];
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++) {
         r[i] = _mm256_cvtph_ps(
             _mm_loadu_si128((const __m128i *)(const void *)(in + i * row_stride)));
+        total = _mm256_add_epi32(total, _mm256_cvtps_epi32(_mm256_mul_ps(r[i], unit)));
+    }
     for (int i = 0; i < 8; i += 2) {
         a[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
         a[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
@@ -47,36 +56,52 @@ SIMD_AVX2 static void turn_8x8(float *out, const uint16_t *in, int64_t row_strid
         _mm256_storeu_ps(out + i * width, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
         _mm256_storeu_ps(out + (i + 4) * width, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
     }
+    return total;
 }
 
-SIMD_AVX2 static void turn_avx2(float *out, const uint16_t *in, int64_t row_stride,
+SIMD_AVX2 static void add_units(double *sum, __m256i total)
+{
+    const __m256d unit = _mm256_set1_pd(1.0 / 16777216.0);
+    __m256d lo = _mm256_cvtepi32_pd(_mm256_castsi256_si128(total));
+    __m256d hi = _mm256_cvtepi32_pd(_mm256_extracti128_si256(total, 1));
+    _mm256_storeu_pd(sum, _mm256_fmadd_pd(lo, unit, _mm256_loadu_pd(sum)));
+    _mm256_storeu_pd(sum + 4, _mm256_fmadd_pd(hi, unit, _mm256_loadu_pd(sum + 4)));
+}
+
+SIMD_AVX2 static void turn_avx2(float *out, double *sum, const uint16_t *in, int64_t row_stride,
                                 int64_t n_row, int64_t n_token, int64_t width)
 {
     int64_t full = n_row / TILE * TILE, tokens = n_token / TILE * TILE;
     for (int64_t t = 0; t < tokens; t += TILE) {
+        __m256i total = _mm256_setzero_si256();
         for (int64_t i = 0; i < full; i += TILE)
-            turn_8x8(out + t * width + i, in + i * row_stride + t, row_stride, width);
-        turn_plain(out + t * width, in + t, row_stride, full, n_row, TILE, width);
+            total = turn_8x8(out + t * width + i, in + i * row_stride + t, row_stride, width,
+                             total);
+        if (sum)
+            add_units(sum + t, total);
+        turn_plain(out + t * width, sum ? sum + t : NULL, in + t, row_stride, full, n_row, TILE,
+                   width);
     }
-    turn_plain(out + tokens * width, in + tokens, row_stride, 0, n_row, n_token - tokens,
-               width);
+    turn_plain(out + tokens * width, sum ? sum + tokens : NULL, in + tokens, row_stride, 0,
+               n_row, n_token - tokens, width);
 }
 #endif
 
-void slots_turn(float *out, const uint16_t *in, int64_t row_stride, int64_t n_row,
+void slots_turn(float *out, double *sum, const uint16_t *in, int64_t row_stride, int64_t n_row,
                 int64_t n_token, int64_t width)
 {
     for (int64_t t = 0; n_row < width && t < n_token; t++)
         memset(out + t * width + n_row, 0, (size_t)(width - n_row) * sizeof *out);
 #if SIMD_X86
     if (simd_avx2()) {
-        turn_avx2(out, in, row_stride, n_row, n_token, width);
+        turn_avx2(out, sum, in, row_stride, n_row, n_token, width);
         return;
     }
 #endif
     for (int64_t t = 0; t < n_token; t += TILE) {
         int64_t n = n_token - t < TILE ? n_token - t : TILE;
-        turn_plain(out + t * width, in + t, row_stride, 0, n_row, n, width);
+        turn_plain(out + t * width, sum ? sum + t : NULL, in + t, row_stride, 0, n_row, n,
+                   width);
     }
 }
 

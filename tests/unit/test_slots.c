@@ -39,12 +39,17 @@ static void rows_are_turned(void **state)
     for (int64_t i = 0; i < r->n_row * stride; i++)
         in[i] = half_from_float((float)rng_real(rng));
     memset(out, 0xff, (size_t)(r->n_token * r->width) * sizeof *out);
-    slots_turn(out, in, stride, r->n_row, r->n_token, r->width);
+    double *sum = calloc((size_t)r->n_token, sizeof *sum);
+    slots_turn(out, sum, in, stride, r->n_row, r->n_token, r->width);
     for (int64_t t = 0; t < r->n_token; t++)
         for (int64_t i = 0; i < r->width; i++) {
             float want = i < r->n_row ? half_to_float(in[i * stride + t]) : 0;
             assert_true(out[t * r->width + i] == want);
+            sum[t] -= (double)want;
         }
+    for (int64_t t = 0; t < r->n_token; t++)
+        assert_true(sum[t] == 0);
+    free(sum);
     free(in);
     free(out);
 }

@@ -1,0 +1,79 @@
+/* judge_priv.h - kept sets against rows: what pass.c hands to judge.c, judge_row.c,
+ * judge_lane.c. */
+#ifndef REPLAY_JUDGE_PRIV_H
+#define REPLAY_JUDGE_PRIV_H
+
+#include "replay/replay_priv.h"
+
+/* Outputs over all tokens, for passes that are judged row by row. */
+typedef struct layer_output {
+    float *full; /* f32 [H M D] sum of p v */
+    double *sum; /* f64 [H M] sum of p */
+} layer_output;
+
+/* Up to sixteen response rows of one query head, turned. */
+typedef struct row_block {
+    int head;
+    int64_t first, n_row;                   /* response rows first..first + n_row - 1 */
+    int64_t n_prompt, n_token, n_dim;       /* n_dim 0: no output error */
+    float *turned;                          /* f32 [T 16] rows beyond the last are 0 */
+    const float *value;                     /* f32 [T D] */
+    float *full, *late, *kept;              /* f32 [16 D] p v over all, response, kept tokens */
+    double sum[16], late_sum[16], left[16]; /* p over the same */
+    float *lost;                            /* f32 [cells 16] before the cut at 1 */
+    int32_t *token;                         /* [N] scratch */
+} row_block;
+
+KVT_CHECKED kvt_code row_block_new(row_block *b, int64_t n_prompt, int64_t n_token,
+                                   int64_t n_dim, kvt_err *err);
+void row_block_free(row_block *b);
+/* token_sum f64 [T] += sums over the rows, NULL: not asked for. value NULL: no output error. */
+void row_block_fill(row_block *b, double *token_sum, const layer_rows *rows, int head,
+                    int64_t first, const float *value);
+void row_block_output(const row_block *b, layer_output *out, int64_t n_row);
+
+/* In which order a lane's tokens go, for all budgets of a pass. */
+typedef struct lane_order {
+    const uint64_t *kept; /* [N] masks */
+    bool nested;          /* larger budgets keep all that smaller ones keep */
+    int32_t *bucket;      /* [N] tokens that fewest budgets keep first */
+    int64_t start[KVT_BUDGETS_MAX + 2];
+    int32_t *rank;      /* [N] tokens of the ranking, best first; NULL: there is none */
+    const int32_t *cut; /* with it: how many of them a cell keeps */
+} lane_order;
+
+bool lane_order_new(lane_order *o, int64_t n_prompt, bool ranked, kvt_arena *work);
+void lane_order_fill(lane_order *o, const pass *p, int layer, int lane);
+
+/* On top: mass lost and output error of the block's rows at every cell. */
+void judge_block(pass *p, int layer, row_block *b, const lane_order *o);
+/* Lane metrics and kept mass of an on-top pass. */
+KVT_CHECKED kvt_code judge_lanes(pass *p, int layer, const truth *t, kvt_arena *work,
+                                 kvt_err *err);
+
+/* Inside and SKIP: one response row over what each lane holds. */
+typedef struct row_job {
+    const float *rows; /* f32 [H T'] of the row */
+    int64_t head_stride, row, n_arrived;
+    const kvt_view *values; /* f32 [G T D], data NULL: not asked for */
+    const layer_output *whole;
+    float *line, *mixed; /* scratch [H T], [H D] */
+} row_job;
+void judge_row(pass *p, int layer, const row_job *j);
+
+/* Lane metrics of an inside pass over what its lanes hold. Arrays are [A stride], of query
+ * heads or of kv heads. */
+typedef struct step_job {
+    int64_t step, n_arrived, stride;
+    const double *left_head, *left_group;
+    const int32_t *order_head, *order_group;
+    const truth *truth;
+    kvt_arena *work;
+} step_job;
+KVT_CHECKED kvt_code judge_step(pass *p, int layer, const step_job *s, kvt_err *err);
+
+/* |kept / its mass - full / its mass| / |full / its mass|, NAN where one has no mass. */
+float judge_relative(const float *kept, double kept_sum, const float *full, double full_sum,
+                     int64_t n);
+
+#endif

@@ -4,5 +4,6 @@ foreach(target trace csv)
   kvt_link(fuzz_${target} traces)
   add_test(NAME fuzz_${target} COMMAND fuzz_${target} ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${target} 500
                                        ${CMAKE_CURRENT_BINARY_DIR}/fuzz_${target}.last)
-  set_tests_properties(fuzz_${target} PROPERTIES LABELS fuzz TIMEOUT 300)
+  set_tests_properties(fuzz_${target} PROPERTIES LABELS fuzz TIMEOUT 300
+    ENVIRONMENT "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp")
 endforeach()

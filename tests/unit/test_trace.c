@@ -637,7 +637,9 @@ open_and_close_leak_nothing(void **state) /* C057, C058; leaks show under ASan t
         kvt_trace_close(t);
     }
     getrusage(RUSAGE_SELF, &after);
-    assert_true(after.ru_maxrss - before.ru_maxrss < 16 << 10); /* KiB; sanitizers keep some */
+#ifndef __SANITIZE_ADDRESS__ /* it keeps freed memory, and looks for leaks itself */
+    assert_true(after.ru_maxrss - before.ru_maxrss < 4 << 10); /* KiB */
+#endif
 }
 
 static void descriptors_close_on_exec(void **state) /* C060 */
@@ -653,14 +655,18 @@ static void descriptors_close_on_exec(void **state) /* C060 */
     CHECK_OK(kvt_trace_open(&t, folder_path("fork.h5"), 0, &err), &err);
     CHECK_OK(kvt_writer_open(&w, folder_path("fork2.h5"), &s->out, &err), &err);
     for (int fd = 3; fd < 256; fd++) {
-        int flags = fcntl(fd, F_GETFD);
-        struct stat st;
-        if (flags < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+        char link[64], name[1024];
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        ssize_t size = readlink(link, name, sizeof name - 1);
+        name[size > 0 ? size : 0] = 0;
+        if (!strstr(name, folder_name + 1)) /* what the caller of this program left open */
             continue;
+        int flags = fcntl(fd, F_GETFD);
         n++;
         assert_true(flags & FD_CLOEXEC);
     }
     assert_true(n >= 2);
+#ifndef __SANITIZE_THREAD__ /* it does not let a child of a threaded program start a thread */
     pid_t child = fork();
     if (child == 0) { /* the child opens the file itself; the parent's trace is not for it */
         kvt_trace *own;
@@ -675,6 +681,7 @@ static void descriptors_close_on_exec(void **state) /* C060 */
     int status;
     waitpid(child, &status, 0);
     assert_int_equal(status, 0);
+#endif
     kvt_view v;
     CHECK_OK(kvt_trace_read(t, KVT_DS_KEYS, 1, &v, &err), &err);
     kvt_trace_done(t, &v);

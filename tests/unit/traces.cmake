@@ -1,4 +1,6 @@
 # Tests of traces/.
 foreach(name trace trace_bad trace_room result csv import)
   kvt_test(test_${name} LABEL unit MODULES traces SOURCES test_${name}.c ../synth.c)
+  set_tests_properties(test_${name} PROPERTIES ENVIRONMENT
+    "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp")
 endforeach()

@@ -4,8 +4,7 @@
  * nothing of other layers live and are judged within one visit; those that trade slots over the
  * whole model are ranked in the first visit and judged in a second one. Threads take layers;
  * every number has its place, so that the bytes do not depend on them. */
-#include "replay/feed_priv.h"
-#include "replay/judge_priv.h"
+#include "replay/pass_priv.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -82,18 +81,6 @@ void pass_free(pass *p)
 /* ---- one run -------------------------------------------------------------------------------
  */
 
-typedef struct run {
-    pass *const *list;
-    int n;
-    kvt_trace *t;
-    const kvt_trace_info *info;
-    const bool *layers;
-    truth *truths; /* [L] */
-    unsigned needs;
-    int64_t n_window;
-    bool future, by_head, output;
-} run;
-
 static double cpu_seconds(void)
 {
     struct timespec t;
@@ -109,19 +96,26 @@ static void lap(double *part, double *from)
     *from = now;
 }
 
-static bool runs(const pass *p)
+bool pass_any(const run *r, bool top, bool whole)
 {
-    return !p->reason[0];
+    for (int i = 0; i < r->n; i++)
+        if (runs(r->list[i]) && on_top(r->list[i]) == top && r->list[i]->whole_model == whole)
+            return true;
+    return false;
 }
-static bool on_top(const pass *p)
+
+kvt_code pass_stop(const run *r, kvt_err *err)
 {
-    return !p->inside && !p->skip;
+    kvt_code code;
+#pragma omp critical(kvt_replay_layers)
+    code = kvt_progress(r->ctx, r->info->name, *r->done, r->total, err);
+    return code;
 }
 
 /* ---- what a decision at the prompt's end found ---------------------------------------------
  */
 
-static kvt_code copy_ranking(pass *p, int layer, int a, kvt_err *err)
+kvt_code pass_copy_ranking(pass *p, int layer, int a, kvt_err *err)
 {
     int64_t N = p->n_prompt, at = ((int64_t)layer * p->n_lane + a) * N;
     const float *score = NULL;
@@ -145,7 +139,7 @@ static kvt_code extract(pass *p, int layer, kvt_err *err)
         int64_t lane = (int64_t)layer * p->n_lane + a;
         memcpy(p->kept + lane * N, kvt_engine_kept(p->engine, layer, a),
                (size_t)N * sizeof *p->kept);
-        if (copy_ranking(p, layer, a, err))
+        if (pass_copy_ranking(p, layer, a, err))
             return err->code;
         for (int c = 0; c < p->n_cell; c++) {
             int64_t at = pass_lane(p, c, layer, a), M = p->n_response;
@@ -183,17 +177,7 @@ static kvt_code rank_pass(const run *r, pass *p, layer_feed *f, int layer, bool 
     return KVT_OK;
 }
 
-/* Memory of one thread, used by layer after layer. */
-typedef struct desk {
-    row_block block;
-    lane_order *order; /* [n] of each on-top pass, of the lane at hand */
-    double *sum;       /* f64 [H T] attention to each token over all response rows */
-    layer_output whole;
-    float *line, *mixed;
-    kvt_arena *work, *orders;
-} desk;
-
-static void desk_fini(desk *d)
+void desk_fini(desk *d)
 {
     row_block_free(&d->block);
     kvt_free(d->sum);
@@ -218,7 +202,7 @@ static bool make_orders(desk *d, const run *r)
     return d->order != NULL;
 }
 
-static kvt_code desk_init(desk *d, const run *r, kvt_err *err)
+kvt_code desk_init(desk *d, const run *r, kvt_err *err)
 {
     const kvt_geometry *g = &r->info->facts.model;
     int64_t M = r->info->facts.token.n_response, H = g->n_head, T = r->info->n_token;
@@ -300,204 +284,8 @@ static kvt_code measure_layer(const run *r, desk *d, int layer, bool whole, kvt_
     return code;
 }
 
-/* ---- inside and SKIP -----------------------------------------------------------------------
- */
-
-/* The true order as rows go by: what is left for each token, and its order where it is asked.
- */
-typedef struct moving {
-    double *head, *group;                     /* f64 [H T], [G T] */
-    int32_t *head_order, *group_order, *with; /* i32 [H T], [G T], [T] */
-    kvt_arena *work;
-} moving;
-
-static void moving_fini(moving *v)
-{
-    kvt_free(v->head);
-    kvt_free(v->group);
-    kvt_free(v->head_order);
-    kvt_free(v->group_order);
-    kvt_arena_free(v->work);
-}
-
-static kvt_code moving_init(moving *v, const run *r, const desk *d, const truth *t,
-                            kvt_err *err)
-{
-    int64_t T = t->n_prompt + t->n_response, H = t->n_head, G = t->n_kv;
-    *v = (moving){.head = kvt_alloc(H * T, sizeof *v->head),
-                  .group = kvt_alloc(G * T, sizeof *v->group),
-                  .group_order = kvt_alloc(G * T, sizeof *v->group_order),
-                  .head_order = kvt_alloc(r->by_head ? H * T : 1, sizeof *v->head_order),
-                  .work = kvt_arena_new((size_t)1 << 40)};
-    if (!v->head || !v->group || !v->group_order || !v->head_order || !v->work) {
-        moving_fini(v);
-        return kvt_fail_memory(err, H * T * (int64_t)sizeof *v->head);
-    }
-    memcpy(v->head, d->sum, (size_t)(H * T) * sizeof *v->head);
-    return KVT_OK;
-}
-
-/* The orders over the first n tokens. */
-static kvt_code moving_rank(moving *v, const truth *t, int64_t T, int64_t n, bool by_head,
-                            kvt_err *err)
-{
-    int per = t->n_head / t->n_kv;
-    bool ok = true;
-    for (int g = 0; ok && g < t->n_kv; g++) {
-        double *sum = v->group + g * T;
-        for (int64_t s = 0; s < n; s++) {
-            double x = 0;
-            for (int h = 0; h < per; h++)
-                x += v->head[(g * per + h) * T + s];
-            sum[s] = x / per;
-        }
-        ok = select_rank_double(v->group_order + g * T, sum, n, v->work);
-        kvt_arena_rewind(v->work, 0);
-    }
-    for (int h = 0; ok && by_head && h < t->n_head; h++) {
-        ok = select_rank_double(v->head_order + h * T, v->head + h * T, n, v->work);
-        kvt_arena_rewind(v->work, 0);
-    }
-    return ok ? KVT_OK : kvt_fail_memory(err, n * (int64_t)sizeof *v->head);
-}
-
-static void moving_pass(moving *v, const truth *t, const float *row, int64_t T, int64_t n)
-{
-    for (int h = 0; h < t->n_head; h++)
-        for (int64_t s = 0; s < n; s++)
-            v->head[h * T + s] -= (double)row[h * T + s];
-}
-
-static bool lives_here(const run *r, int i, bool drop_first, bool any)
-{
-    const pass *p = r->list[i];
-    return runs(p) && !on_top(p) && !p->whole_model &&
-           (any || (!p->skip && p->use->traits.drop_first == drop_first));
-}
-
-/* Lane metrics of the passes that drop before or after a row. */
-static kvt_code measure_step(const run *r, int layer, moving *v, int64_t step,
-                             int64_t n_arrived, bool drop_first, kvt_err *err)
-{
-    const truth *t = &r->truths[layer];
-    int64_t T = t->n_prompt + t->n_response;
-    bool asked = false;
-    for (int i = 0; i < r->n; i++)
-        asked |= lives_here(r, i, drop_first, false);
-    if (!asked)
-        return KVT_OK;
-    if (moving_rank(v, t, T, n_arrived, r->by_head, err))
-        return err->code;
-    step_job job = {.step = step,
-                    .n_arrived = n_arrived,
-                    .stride = T,
-                    .left_head = v->head,
-                    .left_group = v->group,
-                    .order_head = v->head_order,
-                    .order_group = v->group_order,
-                    .truth = t,
-                    .work = v->work};
-    for (int i = 0; i < r->n; i++)
-        if (lives_here(r, i, drop_first, false) && judge_step(r->list[i], layer, &job, err))
-            return err->code;
-    return KVT_OK;
-}
-
-static kvt_code live_row(pass *p, int layer, layer_feed *f, int64_t m, desk *d, kvt_err *err)
-{
-    kvt_feed feed;
-    bool drop_first = p->use->traits.drop_first && !p->skip;
-    row_job job = {.rows = f->row,
-                   .head_stride = f->rows.n_token,
-                   .row = m,
-                   .n_arrived = f->n_prompt + m + 1,
-                   .values = &f->all.values,
-                   .whole = &d->whole,
-                   .line = d->line,
-                   .mixed = d->mixed};
-    feed_token(f, &feed, m, p->scores);
-    if (kvt_engine_token(p->engine, layer, &feed, err))
-        return err->code;
-    if (!drop_first)
-        judge_row(p, layer, &job);
-    if (p->inside && kvt_engine_decide(p->engine, layer, err))
-        return err->code;
-    if (drop_first)
-        judge_row(p, layer, &job);
-    return KVT_OK;
-}
-
-/* What a layer of an inside pass looks like when all rows are through. */
-static void close_life(pass *p, int layer)
-{
-    int64_t T = p->n_prompt + p->n_response;
-    for (int c = 0; c < p->n_cell; c++) {
-        for (int a = 0; a < p->n_lane; a++) {
-            int64_t at = pass_lane(p, c, layer, a), n = T;
-            const int64_t *pos;
-            const int32_t *step = kvt_engine_evict_step(p->engine, c, layer, a);
-            p->count[at] = kvt_engine_counts(p->engine, c, layer, a);
-            if (!p->skip)
-                kvt_engine_held(p->engine, c, layer, a, &pos, &n);
-            p->end[at] = n;
-            if (p->evict_step && step)
-                memcpy(p->evict_step + at * T, step, (size_t)T * sizeof *step);
-        }
-    }
-    p->layer_drew[layer] = kvt_engine_drew(p->engine, layer);
-    kvt_engine_drop(p->engine, layer);
-}
-
-static kvt_code start_life(const run *r, pass *p, layer_feed *f, int layer, kvt_err *err)
-{
-    kvt_feed feed;
-    if (feed_prompt(f, &feed, p->scores, r->truths[layer].future_mean, err) ||
-        kvt_engine_prompt(p->engine, layer, &feed, err) ||
-        kvt_engine_decide(p->engine, layer, err))
-        return err->code;
-    for (int a = 0; !p->skip && a < p->n_lane; a++)
-        if (copy_ranking(p, layer, a, err))
-            return err->code;
-    return KVT_OK;
-}
-
-/* All rows of a layer through the passes that live within it. */
-static kvt_code live(const run *r, layer_feed *f, desk *d, int layer, kvt_err *err)
-{
-    const truth *t = &r->truths[layer];
-    int64_t T = t->n_prompt + t->n_response;
-    moving v = {0};
-    kvt_code code = moving_init(&v, r, d, t, err);
-    for (int i = 0; !code && i < r->n; i++)
-        if (lives_here(r, i, false, true) && start_life(r, r->list[i], f, layer, err))
-            code = kvt_within(err, "policy %s", r->list[i]->use->name);
-    for (int64_t m = 0; !code && m < t->n_response; m++) {
-        const float *row = feed_row(f, m);
-        code = measure_step(r, layer, &v, m, t->n_prompt + m, false, err);
-        for (int i = 0; !code && i < r->n; i++)
-            if (lives_here(r, i, false, true) && live_row(r->list[i], layer, f, m, d, err))
-                code = kvt_within(err, "policy %s", r->list[i]->use->name);
-        if (!code)
-            code = measure_step(r, layer, &v, m, t->n_prompt + m + 1, true, err);
-        moving_pass(&v, t, row, T, t->n_prompt + m + 1);
-    }
-    for (int i = 0; !code && i < r->n; i++)
-        if (lives_here(r, i, false, true))
-            close_life(r->list[i], layer);
-    moving_fini(&v);
-    return code;
-}
-
 /* ---- visits --------------------------------------------------------------------------------
  */
-
-static bool any_pass(const run *r, bool top, bool whole)
-{
-    for (int i = 0; i < r->n; i++)
-        if (runs(r->list[i]) && on_top(r->list[i]) == top && r->list[i]->whole_model == whole)
-            return true;
-    return false;
-}
 
 static kvt_code read_mean(const run *r, int layer, kvt_err *err)
 {
@@ -545,8 +333,8 @@ static kvt_code visit(const run *r, desk *d, int layer, run_times *times, kvt_er
     if (!code)
         code = measure_layer(r, d, layer, false, err);
     lap(&times->judge, &clock);
-    if (!code && (rows || t->n_response == 0) && any_pass(r, false, false))
-        code = live(r, &f, d, layer, err);
+    if (!code && (rows || t->n_response == 0) && pass_any(r, false, false))
+        code = live_layer(r, &f, d, layer, err);
     lap(&times->rank, &clock);
     feed_close(&f);
     return code ? kvt_within(err, "layer %d", (int)r->info->layer_id[layer]) : KVT_OK;
@@ -575,114 +363,6 @@ static kvt_code visit_again(const run *r, desk *d, int layer, run_times *times, 
     return code;
 }
 
-/* ---- inside passes over the whole model ----------------------------------------------------
- */
-
-/* A layer that stays open while the whole model decodes. */
-typedef struct open_layer {
-    layer_feed feed;
-    layer_output whole;
-} open_layer;
-
-static kvt_code open_whole(const run *r, pass *p, desk *d, open_layer *o, int layer,
-                           kvt_err *err)
-{
-    const truth *t = &r->truths[layer];
-    kvt_feed prompt;
-    int64_t M = p->n_response, D = r->output ? d->block.n_dim : 0;
-    if (feed_open(&o->feed, r->t, layer, r->needs, r->n_window, r->future, err) ||
-        feed_prompt(&o->feed, &prompt, p->scores, t->future_mean, err) ||
-        kvt_engine_prompt(p->engine, layer, &prompt, err))
-        return err->code;
-    o->whole.full = kvt_alloc(p->n_head * M * D, sizeof *o->whole.full);
-    o->whole.sum = kvt_alloc(p->n_head * M, sizeof *o->whole.sum);
-    if (!o->whole.full || !o->whole.sum)
-        return kvt_fail_memory(err, p->n_head * M * D * (int64_t)sizeof *o->whole.full);
-    layer_rows rows = feed_response(&o->feed);
-    kvt_view v = o->feed.all.values;
-    for (int h = 0; r->output && h < t->n_head; h++) {
-        const float *value = (const float *)v.data + h * t->n_kv / t->n_head * v.stride[0];
-        for (int64_t m = 0; m < M; m += d->block.n_row) {
-            row_block_fill(&d->block, NULL, &rows, h, m, value);
-            row_block_output(&d->block, &o->whole, M);
-        }
-    }
-    return KVT_OK;
-}
-
-static kvt_code whole_row(const run *r, pass *p, desk *d, open_layer *o, int64_t m,
-                          kvt_err *err)
-{
-    bool late = p->use->traits.drop_first && !p->skip;
-    for (int round = 0; round < 2; round++) { /* in front of the decision, behind it */
-        for (int l = 0; l < p->n_layer; l++) {
-            if (!r->layers[l])
-                continue;
-            layer_feed *f = &o[l].feed;
-            row_job job = {.rows = feed_row(f, m),
-                           .head_stride = f->rows.n_token,
-                           .row = m,
-                           .n_arrived = f->n_prompt + m + 1,
-                           .values = &f->all.values,
-                           .whole = &o[l].whole,
-                           .line = d->line,
-                           .mixed = d->mixed};
-            kvt_feed token;
-            feed_token(f, &token, m, p->scores);
-            if (round == 0 && kvt_engine_token(p->engine, l, &token, err))
-                return err->code;
-            if (round == late)
-                judge_row(p, l, &job);
-        }
-        if (round == 0 && p->inside && kvt_engine_decide(p->engine, -1, err))
-            return err->code;
-    }
-    return KVT_OK;
-}
-
-/* A pass that trades slots over the whole model while it decodes: all layers step by step. Its
- * recall is not measured at every step; lost mass and output error are. */
-static kvt_code live_whole(const run *r, pass *p, desk *d, kvt_err *err)
-{
-    open_layer *o = kvt_alloc(p->n_layer, sizeof *o);
-    kvt_code code = o ? KVT_OK : kvt_fail_memory(err, p->n_layer * (int64_t)sizeof *o);
-    for (int l = 0; !code && l < p->n_layer; l++)
-        if (r->layers[l])
-            code = open_whole(r, p, d, &o[l], l, err);
-    if (!code)
-        code = kvt_engine_decide(p->engine, -1, err);
-    for (int l = 0; !code && !p->skip && l < p->n_layer; l++)
-        for (int a = 0; !code && r->layers[l] && a < p->n_lane; a++)
-            code = copy_ranking(p, l, a, err);
-    for (int64_t m = 0; !code && m < p->n_response; m++)
-        code = whole_row(r, p, d, o, m, err);
-    for (int l = 0; o && l < p->n_layer; l++) {
-        if (!code && r->layers[l])
-            close_life(p, l);
-        if (o[l].feed.trace)
-            feed_close(&o[l].feed);
-        kvt_free(o[l].whole.full);
-        kvt_free(o[l].whole.sum);
-    }
-    kvt_free(o);
-    return code ? kvt_within(err, "policy %s", p->use->name) : KVT_OK;
-}
-
-static kvt_code live_wholes(const run *r, kvt_err *err)
-{
-    desk d;
-    if (!any_pass(r, false, true))
-        return KVT_OK;
-    if (desk_init(&d, r, err))
-        return err->code;
-    kvt_code code = KVT_OK;
-    for (int i = 0; !code && i < r->n; i++)
-        if (runs(r->list[i]) && !on_top(r->list[i]) && r->list[i]->whole_model)
-            code = live_whole(r, r->list[i], &d, err);
-    desk_fini(&d);
-    return code;
-}
-
 /* ---- all layers ----------------------------------------------------------------------------
  */
 
@@ -692,11 +372,12 @@ typedef kvt_code visit_fn(const run *r, desk *d, int layer, run_times *times, kv
 static kvt_code over_layers(visit_fn *fn, const run *r, run_times *times, const kvt_ctx *ctx,
                             kvt_err *err)
 {
-    int list[KVT_LAYERS_MAX], n = 0, done = 0, worst = KVT_LAYERS_MAX;
+    int list[KVT_LAYERS_MAX], n = 0, worst = KVT_LAYERS_MAX;
     bool stop = false;
     for (int l = 0; l < r->info->n_layer; l++)
         if (r->layers[l])
             list[n++] = l;
+    *r->done = 0;
 #pragma omp parallel num_threads(kvt_threads(ctx))
     {
         kvt_err mine;
@@ -708,12 +389,13 @@ static kvt_code over_layers(visit_fn *fn, const run *r, run_times *times, const 
             bool go;
 #pragma omp critical(kvt_replay_layers)
             {
-                if (!stop && ready && kvt_progress(ctx, r->info->name, done, n, &mine)) {
+                if (!stop && ready &&
+                    kvt_progress(ctx, r->info->name, *r->done, r->total, &mine)) {
                     stop = true;
                     *err = mine, worst = -1;
                 }
                 go = !stop;
-                done++;
+                ++*r->done;
             }
             if (go && (!ready || fn(r, &d, list[i], &spent, &mine))) {
 #pragma omp critical(kvt_replay_layers)
@@ -773,12 +455,17 @@ static void collect_refusals(pass *p, const bool *layers)
 kvt_code pass_run(pass *const *list, int n, kvt_trace *t, const bool *layers, truth *truths,
                   run_times *times, const kvt_ctx *ctx, kvt_err *err)
 {
+    int done = 0;
     run r = {.list = list,
              .n = n,
              .t = t,
              .info = kvt_trace_info_of(t),
              .layers = layers,
-             .truths = truths};
+             .truths = truths,
+             .ctx = ctx,
+             .done = &done};
+    for (int l = 0; l < r.info->n_layer; l++)
+        r.total += layers[l];
     find_needs(&r);
     if (over_layers(visit, &r, times, ctx, err))
         return err->code;
@@ -788,7 +475,7 @@ kvt_code pass_run(pass *const *list, int n, kvt_trace *t, const bool *layers, tr
             kvt_engine_decide(list[i]->engine, -1, err))
             return kvt_within(err, "policy %s", list[i]->use->name);
     lap(&times->rank, &clock);
-    if (any_pass(&r, true, true) && over_layers(visit_again, &r, times, ctx, err))
+    if (pass_any(&r, true, true) && over_layers(visit_again, &r, times, ctx, err))
         return err->code;
     clock = cpu_seconds();
     if (live_wholes(&r, err))

@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-static const double floor_ln = -30;
+static const double floor_ln = -30, least = 9.3576229688401746e-14; /* e^-30 */
 
 static double target(const kvt_judged *j, int64_t s)
 {
@@ -39,8 +39,8 @@ static double lane(const kvt_judged *j)
         double p = j->pinned && j->pinned[i] ? 0 : target(j, i) / all_p;
         if (!(p > 0))
             continue;
-        double s = (double)j->score[i] / all_s, ln = s > 0 ? log(s) : floor_ln;
-        kl += p * (log(p) - (ln > floor_ln ? ln : floor_ln));
+        double s = (double)j->score[i] / all_s;
+        kl += p * (s > least ? log(p / s) : log(p) - floor_ln);
     }
     return kl;
 }

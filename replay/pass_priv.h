@@ -1,0 +1,55 @@
+/* pass_priv.h - what pass.c and live.c share: a run over one trace, a thread's memory. */
+#ifndef REPLAY_PASS_PRIV_H
+#define REPLAY_PASS_PRIV_H
+
+#include "replay/feed_priv.h"
+#include "replay/judge_priv.h"
+
+typedef struct run {
+    pass *const *list;
+    int n;
+    kvt_trace *t;
+    const kvt_trace_info *info;
+    const bool *layers;
+    truth *truths; /* [L] */
+    unsigned needs;
+    int64_t n_window;
+    bool future, by_head, output;
+    const kvt_ctx *ctx;
+    int *done, total; /* layers that are through, for progress */
+} run;
+
+static inline bool runs(const pass *p)
+{
+    return !p->reason[0];
+}
+static inline bool on_top(const pass *p)
+{
+    return !p->inside && !p->skip;
+}
+/* Whether a pass of that growth and scope runs. */
+bool pass_any(const run *r, bool top, bool whole);
+/* Copies the scores of a lane's decision at the prompt's end. */
+KVT_CHECKED kvt_code pass_copy_ranking(pass *p, int layer, int lane, kvt_err *err);
+
+/* Memory of one thread, used by layer after layer. */
+typedef struct desk {
+    row_block block;
+    lane_order *order; /* [n] of each on-top pass, of the lane at hand */
+    double *sum;       /* f64 [H T] attention to each token over all response rows */
+    layer_output whole;
+    float *line, *mixed;
+    kvt_arena *work, *orders;
+} desk;
+
+KVT_CHECKED kvt_code desk_init(desk *d, const run *r, kvt_err *err);
+void desk_fini(desk *d);
+
+/* All rows of a layer through the passes that live within it. */
+KVT_CHECKED kvt_code live_layer(const run *r, layer_feed *f, desk *d, int layer, kvt_err *err);
+/* Passes that trade slots over the whole model while they decode. */
+KVT_CHECKED kvt_code live_wholes(const run *r, kvt_err *err);
+/* STOPPED where the user wants it; from any thread. */
+KVT_CHECKED kvt_code pass_stop(const run *r, kvt_err *err);
+
+#endif

@@ -14,6 +14,7 @@
 #include "base/version.h"
 #include "kvt/backend.h"
 #include "kvt/trace.h"
+#include "tui/term/term.h"
 
 static void add(cli_fact *fact, int *n, const char *name, const char *fmt, ...)
     KVT_PRINTF(4, 5);
@@ -37,6 +38,7 @@ int cli_about_versions(cli_fact fact[CLI_FACTS_MAX])
     add(fact, &n, "hdf5", "%s", kvt_hdf5_name(text, sizeof text));
     add(fact, &n, "blas", "%s", kvt_blas_name(text, sizeof text));
     add(fact, &n, "cuda", "%s", kvt_cuda_status(text, sizeof text));
+    add(fact, &n, "curses", "%s", term_version());
     add(fact, &n, "simd", "%s", kvt_simd_name());
     add(fact, &n, "openmp", "%d", _OPENMP);
     add(fact, &n, "jansson", "%s", jansson_version_str());

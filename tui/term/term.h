@@ -41,4 +41,7 @@ KVT_CHECKED kvt_code term_open_on(term **out, const char *name, void *in, void *
 /* What curses holds in a row, as UTF-8. */
 void term_row(const term *t, int y, char *out, size_t cap);
 
+/* "ncurses 6.4.20221231": for `kvt doctor`. */
+const char *term_version(void);
+
 #endif

@@ -235,6 +235,12 @@ bool file_is_dir(const char *path)
     return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
+bool file_is_regular(const char *path)
+{
+    struct stat st;
+    return !stat(path, &st) && S_ISREG(st.st_mode);
+}
+
 int64_t file_size(const char *path)
 {
     struct stat st;

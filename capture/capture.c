@@ -58,6 +58,8 @@ static kvt_code resumed(const prepared *p, const kvt_capture_spec *spec, const c
     kvt_err peek;
     if (!spec->record || !file_exists(path))
         return KVT_OK;
+    if (!file_is_regular(path)) /* a rename would put the trace in a device's place */
+        return kvt_fail(err, KVT_USAGE, "'%s' is there and no regular file", path);
     kvt_code code = kvt_trace_peek(path, there, &peek);
     if (code == KVT_OK && strcmp(there, p->digest) == 0)
         return spec->force ? KVT_OK : KVT_NO;

@@ -107,6 +107,9 @@ static kvt_code spec_of(kvt_capture_spec *s, const cli *c, const options *o, buf
                         !!o->prompt + !!o->prompt_file + !!o->prompts);
     if (!o->out && !o->plan)
         return kvt_fail(err, KVT_USAGE, "expected -o OUT, the trace to write");
+    if (o->out && !strcmp(o->out, "-"))
+        return kvt_fail(err, KVT_USAGE,
+                        "-o -: HDF5 cannot be written to a pipe; expected a file's name");
     if (o->parse_special && !o->raw)
         return kvt_fail(err, KVT_USAGE, "--parse-special goes with --raw");
     if (o->raw && o->chat)

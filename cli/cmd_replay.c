@@ -182,6 +182,8 @@ static kvt_code run(cli *c, const void *options_, int n_arg, char **arg, kvt_err
     if (code == KVT_OK && o->tables != NULL && o->csv == NULL)
         code = kvt_fail(err, KVT_USAGE, "--table needs --csv DIR");
     if (code == KVT_OK)
+        code = cli_check_tables(o->tables, err);
+    if (code == KVT_OK)
         code = kvt_rule_parse(&spec.rule, o->rule, err);
     if (code == KVT_OK)
         code = parse_shard(&spec, o->shard, err);

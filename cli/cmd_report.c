@@ -84,6 +84,8 @@ static kvt_code run(cli *c, const void *options_, int n_arg, char **arg, kvt_err
         return kvt_fail(err, KVT_USAGE, "--json and --csv - both want standard output");
     if (o->tables != NULL && o->csv == NULL && !c->json)
         return kvt_fail(err, KVT_USAGE, "--table needs --csv DIR or --json");
+    if (cli_check_tables(o->tables, err))
+        return err->code;
     kvt_results *results = NULL;
     kvt_code code = load(&results, n_arg, arg, needs_arrays(o->tables), err);
     if (code == KVT_OK && results->n == 0)

@@ -1,6 +1,7 @@
 /* main.c - the program: finds the verb, reads its options, runs it, prints the error once, and
  * turns the code into an exit status. Nothing else exits. */
 #include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
@@ -42,6 +43,17 @@ static void catch_signals(void)
     sigaction(SIGINT, &ask, NULL);
     sigaction(SIGTERM, &ask, NULL);
     sigaction(SIGPIPE, &ignore, NULL); /* a closed pipe is a write error like others */
+    sigaction(SIGXFSZ, &ignore, NULL); /* so is a file that may not grow */
+}
+
+/* Of a closed standard stream the number is free, and a trace that is opened would get it: what
+ * is printed would land in the trace. The placeholder refuses what a closed stream refuses. */
+static void hold_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) < 0)
+            _exit(1); /* nobody is there to be told */
 }
 
 /* ---- the command line, for provenance ------------------------------------------------------
@@ -159,6 +171,7 @@ int main(int argc, char **argv)
     buf line;
     bool silent = false;
 
+    hold_streams();
     /* Text, collation and widths by the user's locale, but numbers always with a point: CSV and
      * JSON are read by programs. */
     setlocale(LC_ALL, "");

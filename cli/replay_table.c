@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/table.h"
 #include "kvt/analyze.h"
 #include "kvt/arena.h"
@@ -257,6 +258,26 @@ kvt_code cli_replay_table(cli *c, const kvt_results *results, kvt_err *err)
         cli_table_free(t);
     kvt_report_free(curve);
     return code;
+}
+
+kvt_code cli_check_tables(const char *tables, kvt_err *err)
+{
+    const char *const *names = kvt_report_names();
+    for (const char *at = tables; at && *at;) {
+        char name[32];
+        bool known = false;
+        size_t n = strcspn(at, ",");
+        snprintf(name, sizeof name, "%.*s", (int)n, at);
+        for (int i = 0; names[i] && !known; i++)
+            known = n == strlen(names[i]) && !strcmp(name, names[i]);
+        const char *near = known ? NULL : text_nearest(name, names);
+        if (!known && near)
+            return kvt_fail(err, KVT_USAGE, "no table '%s' (did you mean '%s'?)", name, near);
+        if (!known)
+            return kvt_fail(err, KVT_USAGE, "no table '%s'; see --table in the help", name);
+        at += n + (at[n] == ',');
+    }
+    return KVT_OK;
 }
 
 kvt_code cli_write_csv(cli *c, const kvt_results *results, const cli_csv_request *r,

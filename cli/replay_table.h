@@ -15,6 +15,8 @@ typedef struct cli_csv_request {
     const char *dir, *tables, *run_id; /* dir "-": the one table on stdout */
     bool crlf, raw_text, bom, no_metadata;
 } cli_csv_request;
+/* USAGE where a name of the list is no table's, before anything is computed; NULL is fine. */
+KVT_CHECKED kvt_code cli_check_tables(const char *tables, kvt_err *err);
 KVT_CHECKED kvt_code cli_write_csv(cli *c, const kvt_results *results, const cli_csv_request *r,
                                    kvt_err *err);
 

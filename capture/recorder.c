@@ -131,19 +131,13 @@ int64_t recorder_bytes(const recorder_spec *s)
  * double, so that what is squared is centred; products of row tiles in f32, added in double. */
 static void moments_of(const recorder *r, int64_t lane, int64_t head, int64_t n, const float *q)
 {
-    int64_t d = r->g->head_dim, ld = r->g->n_head * d, used = n - RECORDER_SKIP, half = d / 2;
+    int64_t d = r->g->head_dim, ld = r->g->n_head * d, half = d / 2;
+    int64_t skip = n > RECORDER_SKIP ? RECORDER_SKIP : 0, used = n - skip;
     float *mean = r->mean + lane * d, *cov = r->cov + lane * d * d,
           *freq = r->freq + lane * half;
-    if (used <= 0) { /* undefined, which is not 0 */
-        for (int64_t i = 0; i < d * d; i++)
-            cov[i] = NAN;
-        for (int64_t i = 0; i < d; i++)
-            mean[i] = freq[i / 2] = NAN;
-        return;
-    }
     float *tile = r->scratch + omp_get_thread_num() * r->stride, *product = tile + 128 * d;
     double *total = (double *)(void *)(product + d * d), *sum = total; /* 128 d + d^2 is even */
-    q += head * d + RECORDER_SKIP * ld;
+    q += head * d + skip * ld;
     memset(sum, 0, (size_t)d * sizeof *sum);
     for (int64_t i = 0; i < used; i++)
         for (int64_t c = 0; c < d; c++)

@@ -3,3 +3,4 @@ set(naive ${PROJECT_SOURCE_DIR}/tests/naive.c ${PROJECT_SOURCE_DIR}/tests/gguf_m
           ${PROJECT_SOURCE_DIR}/tests/gguf_llama.c)
 kvt_test(test_forward LABEL unit MODULES capture SOURCES test_forward.c ${naive})
 kvt_test(test_capture LABEL unit MODULES capture SOURCES test_capture.c ${naive})
+kvt_test(test_crew LABEL unit MODULES capture SOURCES test_crew.c LIBRARIES threads)

@@ -510,6 +510,14 @@ static void sampling_follows_the_seed(void **state)
     assert_true(strcmp(said[0], said[2]) != 0);
 }
 
+static void each_is_ok(void *user, const kvt_finding *f)
+{
+    (void)user;
+    if (!f->ok)
+        fail_msg("%s: %s", f->check, f->text);
+}
+
+/* Prompts of one token and more, no response or one: what is written passes every check. */
 static void very_short_prompts_run(void **state)
 {
     (void)state;
@@ -520,8 +528,13 @@ static void very_short_prompts_run(void **state)
         s.prompt = prompt;
         s.raw = true;
         s.level = KVT_FULL;
-        s.max_new = 2;
+        s.max_new = (int64_t)n % 3;
         run_ok(&s);
+        kvt_err err;
+        kvt_trace *t;
+        CHECK_OK(kvt_trace_open(&t, s.out, 0, &err), &err);
+        CHECK_OK(kvt_trace_check(t, each_is_ok, NULL, &err), &err);
+        kvt_trace_close(t);
     }
 }
 

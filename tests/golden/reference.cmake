@@ -1,3 +1,7 @@
 # kvt replay against replay_reference.py, a plain numpy program, on synthetic traces.
 add_executable(make_synth ../synth_main.c ../synth.c)
 kvt_link(make_synth traces)
+add_test(NAME test_replay_reference
+         COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test_replay_reference.sh $<TARGET_FILE:kvt>
+                 $<TARGET_FILE:make_synth> ${PROJECT_SOURCE_DIR})
+set_tests_properties(test_replay_reference PROPERTIES LABELS golden SKIP_RETURN_CODE 77 TIMEOUT 900)

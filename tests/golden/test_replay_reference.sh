@@ -1,5 +1,6 @@
 #!/bin/sh
-# kvt replay against replay_reference.py on synthetic traces of many shapes, and cases C010 and C082.
+# kvt replay against replay_reference.py on synthetic traces of many shapes, with cases C003, C004 (1 layer,
+# layers of a larger model), C005, C006, C010, C080, C082 among them.
 # usage: test_replay_reference.sh KVT MAKE_SYNTH SOURCE_DIR [PYTHON]. Skips (77) without h5py and numpy.
 set -eu
 kvt=$1 make=$2 golden=$3/tests/golden python=${4:-}
@@ -18,11 +19,12 @@ failed=0
 
 # name: the trace's file; the rest are make_synth's.
 compare() {
-    name=$1
+    name=$1 sinks=
     shift
+    case $name in sink*) sinks=--sinks ;; esac
     "$make" "$dir/$name.h5" queries=64 block=64 "$@"
     echo "$name: $*"
-    "$python" "$golden/replay_reference.py" "$kvt" "$dir/$name.h5" || failed=1
+    "$python" "$golden/replay_reference.py" "$kvt" "$dir/$name.h5" $sinks || failed=1
 }
 
 compare gqa1     layers=1 heads=2 kv_heads=2 prompt=65  response=20 seed=11
@@ -37,6 +39,7 @@ compare silent   layers=3 heads=4 kv_heads=2 prompt=65  response=0  seed=19
 compare sliding  layers=3 heads=4 kv_heads=2 prompt=200 response=20 seed=20 window=48
 compare flat     layers=2 heads=4 kv_heads=2 prompt=65  response=20 seed=21 sharpness=0
 compare sink     layers=2 heads=4 kv_heads=2 prompt=200 response=20 seed=22 sink=6
+compare sinks3   layers=2 heads=6 kv_heads=2 prompt=97  response=20 seed=27 sink=7
 compare heavy    layers=2 heads=4 kv_heads=2 prompt=65  response=20 seed=23 sink=9
 compare some     layers=2 heads=4 kv_heads=2 prompt=200 response=20 seed=24 model_layers=5
 compare no_rows  layers=2 heads=6 kv_heads=2 prompt=200 response=20 seed=25 rows=0

@@ -86,7 +86,7 @@ int cli_about_machine(const cli *c, cli_fact fact[CLI_FACTS_MAX])
     char path[1024], total[32], left[32];
     int n = 0;
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    const char *term = getenv("TERM");
+    const char *terminal = getenv("TERM");
 
     add(fact, &n, "threads", "%d (%ld processors online)", kvt_threads(&c->ctx),
         sysconf(_SC_NPROCESSORS_ONLN));
@@ -95,8 +95,8 @@ int cli_about_machine(const cli *c, cli_fact fact[CLI_FACTS_MAX])
         size_print(memory_left(), left, sizeof left));
     add(fact, &n, "locale", "%s, %s", setlocale(LC_CTYPE, NULL), nl_langinfo(CODESET));
     add(fact, &n, "terminal", "%s, input %s, output %s, %s",
-        term && term[0] ? term : "TERM unset", isatty(STDIN_FILENO) ? "tty" : "no tty",
-        isatty(STDOUT_FILENO) ? "tty" : "no tty",
+        terminal && terminal[0] ? terminal : "TERM unset",
+        isatty(STDIN_FILENO) ? "tty" : "no tty", isatty(STDOUT_FILENO) ? "tty" : "no tty",
         cli_utf8(c) ? "UTF-8 drawing" : "7-bit drawing");
     add_folder(fact, &n, "models", cli_model_cache(path, sizeof path));
     return n;

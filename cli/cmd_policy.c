@@ -416,7 +416,7 @@ static kvt_code run(cli *c, const void *given, int n_arg, char **arg, kvt_err *e
 
 const cli_command cli_command_policy = {
     .name = "policy",
-    .group = "policies",
+    .group = "replay",
     .line = "list policies, explain one, or start a new one",
     .usage = "list | show NAME | new NAME",
     .about =

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kvt/arena.h"
+enum { TEXT_MAX = 4096 }; /* long text is in datasets */
 
 kvt_code h5_put_array(hid_t at, const char *name, hid_t type, int64_t n, const void *data,
                       kvt_err *err)
@@ -134,9 +134,9 @@ static kvt_code read_variable(hid_t attr, const char *name, char *out, size_t ca
 
 kvt_code h5_get_text(hid_t at, const char *name, char *out, size_t cap, kvt_err *err)
 {
-    hid_t attr, stored, type = -1;
+    hid_t attr, stored;
     int64_t n;
-    char *s = NULL;
+    char s[TEXT_MAX + 1] = "";
     kvt_code code = open_attr(&attr, &stored, &n, at, name, err);
     if (code)
         goto out;
@@ -149,15 +149,9 @@ kvt_code h5_get_text(hid_t at, const char *name, char *out, size_t cap, kvt_err 
         goto out;
     }
     size_t size = H5Tget_size(stored);
-    if (size > 65536) {
+    if (size > TEXT_MAX)
         code = kvt_fail(err, KVT_FORMAT, "attribute '%s': text of %zu bytes", name, size);
-        goto out;
-    }
-    if (!(s = kvt_alloc((int64_t)size + 1, 1))) {
-        code = kvt_fail_memory(err, size + 1);
-        goto out;
-    }
-    if (H5Aread(attr, stored, s) < 0)
+    else if (H5Aread(attr, stored, s) < 0)
         code = h5_fail(err, KVT_FORMAT, name);
     else if (strlen(s) >= cap)
         code = kvt_fail(err, KVT_FORMAT, "attribute '%s': text of %zu bytes, at most %zu fit",
@@ -165,9 +159,6 @@ kvt_code h5_get_text(hid_t at, const char *name, char *out, size_t cap, kvt_err 
     else
         snprintf(out, cap, "%s", s);
 out:
-    kvt_free(s);
-    if (type >= 0)
-        H5Tclose(type);
     close_attr(attr, stored);
     return code;
 }

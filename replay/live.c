@@ -30,6 +30,7 @@ static void moving_fini(moving *v)
     kvt_free(v->head_order);
     kvt_free(v->group_order);
     kvt_arena_free(v->work);
+    *v = (moving){0};
 }
 
 static kvt_code moving_init(moving *v, const run *r, const desk *d, const truth *t,

@@ -95,7 +95,7 @@ kvt_code plan_open(plan *out, const kvt_replay_spec *spec, const kvt_ctx *ctx, k
         return err->code;
     if (own_uses(out, spec->policies ? spec->policies : "all", false, err))
         return err->code;
-    return set_open(&out->set, spec->trace, spec->n_trace, ctx, err);
+    return set_open(&out->set, spec->trace, spec->n_trace, spec->fail_fast, ctx, err);
 }
 
 void plan_close(plan *p)

@@ -14,7 +14,8 @@ typedef struct job {
     plan *p;
     kvt_results *out;
     kvt_replay_counts *n;
-    char dir[1024]; /* "" nothing is written */
+    char dir[1024];    /* "" nothing is written */
+    kvt_err unwritten; /* the first result that did not fit on the disk */
     kvt_schema cells, lanes;
     int trace;
     kvt_trace *t;
@@ -259,7 +260,16 @@ static kvt_code name_pass(kvt_result *r, kvt_err *err)
     return KVT_OK;
 }
 
-/* A folder that cannot be written costs the file, not the result. */
+/* Whether files can be made in the folder at all. */
+static bool is_open(const char *folder, const char *path)
+{
+    char temp[1100];
+    kvt_err err;
+    return !file_mkdirs(folder, &err) && !file_temp_name(temp, sizeof temp, path, &err);
+}
+
+/* A folder that cannot be written costs the file, not the result; a file that was begun and
+ * could not be finished (a full disk) is an error, told when all is shown. */
 static void write_result(job *j, kvt_result *r)
 {
     kvt_err err;
@@ -276,7 +286,10 @@ static void write_result(job *j, kvt_result *r)
         return;
     }
     if (kvt_result_write(r, &j->cells, &j->lanes, path, &err)) {
-        kvt_log(j->p->ctx, KVT_LOG_WARN, "replay", "results are not written: %s", err.text);
+        if (is_open(folder, path))
+            j->unwritten = err;
+        else
+            kvt_log(j->p->ctx, KVT_LOG_WARN, "replay", "results are not written: %s", err.text);
         j->dir[0] = 0;
         return;
     }
@@ -408,15 +421,23 @@ static void choose_folder(job *j)
                  file_dir(beside, sizeof beside, j->p->set.trace[0].path));
 }
 
-static kvt_code end_of_run(const job *j, kvt_err *err)
+static kvt_code end_of_run(const job *j, int n_bad, kvt_err *err)
 {
     const kvt_replay_counts *n = j->n;
+    if (j->unwritten.code) {
+        *err = j->unwritten;
+        return kvt_within(err, "results are not written");
+    }
     if (!j->computed_asked && n->n_pass > 0 && (n->skipped > 0 || n->failed > 0) && j->why[0])
         return kvt_fail(err, KVT_NO, "no cell that was asked for could be computed: %s",
                         j->why);
     if (n->failed > 0)
         return kvt_fail(err, KVT_PARTLY, "%lld of %lld cells failed%s%s", (long long)n->failed,
                         (long long)n->n_cell, j->why[0] ? ": " : "", j->why);
+    if (n_bad > 0)
+        return kvt_fail(err, KVT_PARTLY,
+                        "%d of %lld traces cannot be read, the others are done", n_bad,
+                        (long long)n->n_trace + n_bad);
     return KVT_OK;
 }
 
@@ -447,8 +468,9 @@ kvt_code kvt_replay(kvt_results **out, kvt_replay_counts *counts, const kvt_repl
         if (!code && spec->fail_fast && j.n->failed > 0)
             break;
     }
+    int n_bad = p.set.n_bad;
     plan_close(&p);
-    return code ? code : end_of_run(&j, err);
+    return code ? code : end_of_run(&j, n_bad, err);
 }
 
 /* ---- the plan alone ------------------------------------------------------------------------

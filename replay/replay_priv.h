@@ -36,11 +36,12 @@ typedef struct set_trace {
 typedef struct trace_set {
     set_trace *trace;
     int n;
+    int n_bad; /* traces that cannot be read and are left out */
 } trace_set;
 
 /* Reads the heads of all traces; result files are passed over, a trace named twice counts once.
- */
-KVT_CHECKED kvt_code set_open(trace_set *out, const char *const *path, int n,
+ * One of several that cannot be read is reported and left out, unless `fail_fast`. */
+KVT_CHECKED kvt_code set_open(trace_set *out, const char *const *path, int n, bool fail_fast,
                               const kvt_ctx *ctx, kvt_err *err);
 void set_close(trace_set *s);
 /* Traces with the same model and layers beside trace i that have a future. */

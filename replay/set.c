@@ -48,7 +48,20 @@ static void model_digest(set_trace *s, const kvt_trace_info *i)
     digest_free(d);
 }
 
-static kvt_code look(set_trace *s, const char *path, kvt_err *err)
+/* The others of a set learn from these: damage is found before anything is built on it. */
+static kvt_code check_future(kvt_trace *t, kvt_err *err)
+{
+    kvt_code code = KVT_OK;
+    for (int l = 0; !code && l < kvt_trace_info_of(t)->n_layer; l++) {
+        kvt_view v;
+        code = kvt_trace_read(t, KVT_DS_FUTURE_MEAN, l, &v, err);
+        if (!code)
+            kvt_trace_done(t, &v);
+    }
+    return code;
+}
+
+static kvt_code look(set_trace *s, const char *path, bool several, kvt_err *err)
 {
     kvt_trace *t;
     if (kvt_trace_open(&t, path, 0, err))
@@ -65,8 +78,14 @@ static kvt_code look(set_trace *s, const char *path, kvt_err *err)
     s->n_lane = i->n_layer * i->facts.model.n_kv_head;
     s->has_future = i->has[KVT_DS_FUTURE_MEAN] && s->n_response > 0;
     model_digest(s, i);
+    kvt_code code = several && s->has_future ? check_future(t, err) : KVT_OK;
     kvt_trace_close(t);
-    return KVT_OK;
+    return code;
+}
+
+static bool is_damage(kvt_code code)
+{
+    return code == KVT_FORMAT || code == KVT_IO || code == KVT_NOTFOUND;
 }
 
 static bool is_there(const trace_set *s, const set_trace *one)
@@ -78,9 +97,12 @@ static bool is_there(const trace_set *s, const set_trace *one)
     return false;
 }
 
-kvt_code set_open(trace_set *out, const char *const *path, int n, const kvt_ctx *ctx,
-                  kvt_err *err)
+kvt_code set_open(trace_set *out, const char *const *path, int n, bool fail_fast,
+                  const kvt_ctx *ctx, kvt_err *err)
 {
+    int n_trace = 0;
+    for (int i = 0; i < n; i++)
+        n_trace += !kvt_is_result_path(path[i]);
     *out = (trace_set){.trace = kvt_alloc(n, sizeof *out->trace)};
     if (!out->trace)
         return kvt_fail_memory(err, n * (int64_t)sizeof *out->trace);
@@ -90,7 +112,12 @@ kvt_code set_open(trace_set *out, const char *const *path, int n, const kvt_ctx 
             continue;
         kvt_code code = kvt_progress(ctx, "traces", i, n, err);
         if (!code)
-            code = look(&one, path[i], err);
+            code = look(&one, path[i], n_trace > 1, err);
+        if (is_damage(code) && n_trace > 1 && !fail_fast) {
+            kvt_log(ctx, KVT_LOG_ERROR, "replay", "%s", err->text);
+            out->n_bad++;
+            continue;
+        }
         if (code) {
             set_close(out);
             return code;
@@ -102,7 +129,10 @@ kvt_code set_open(trace_set *out, const char *const *path, int n, const kvt_ctx 
     }
     if (out->n > 0)
         return KVT_OK;
+    n = out->n_bad;
     set_close(out);
+    if (n > 0)
+        return kvt_fail(err, KVT_IO, "none of %d traces can be read", n);
     return kvt_fail(err, KVT_USAGE, "traces: expected at least one, got none");
 }
 

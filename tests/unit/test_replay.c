@@ -9,8 +9,11 @@
 #include <stdlib.h>
 
 #include "base/half.h"
+#include "compute/slots.h"
+#include "kvt/arena.h"
 #include "kvt/metric.h"
 #include "kvt/replay.h"
+#include "replay/judge_priv.h"
 
 /* ---- every number against plain loops ------------------------------------------------------
  */
@@ -169,10 +172,79 @@ static void numbers_are_those_of_plain_loops(void **state)
     }
 }
 
+/* Golden vectors 7 and 8 (policies-training-free.md 14): p = [.5 .2 .15 .1 .05], v = [1 2 3 4
+ * -5], o = 1.5; with {0, 1, 4} kept the output is .866667, without key 1 it is 1.5 - .125. */
+static void output_errors_of_the_golden_vectors(void **state)
+{
+    (void)state;
+    const float p[5] = {0.5F, 0.2F, 0.15F, 0.1F, 0.05F}, v[5] = {1, 2, 3, 4, -5};
+    const int64_t all[5] = {0, 1, 2, 3, 4}, three[3] = {0, 1, 4}, four[4] = {0, 2, 3, 4};
+    const float three_p[3] = {0.5F, 0.2F, 0.05F}, four_p[4] = {0.5F, 0.15F, 0.1F, 0.05F};
+    float full, kept;
+    slots_mix(&full, p, all, 5, v, 1, 1, 1);
+    assert_true(fabs((double)full - 1.5) < 1e-6);
+    slots_mix(&kept, three_p, three, 3, v, 1, 1, 1);
+    double error = (double)judge_relative(&kept, 0.75, &full, 1, 1);
+    assert_true(fabs(error - 0.633333 / 1.5) < 1e-6);
+    slots_mix(&kept, four_p, four, 4, v, 1, 1, 1);
+    error = (double)judge_relative(&kept, 0.8, &full, 1, 1);
+    assert_true(fabs(error - 0.125 / 1.5) < 1e-6);
+    assert_true(isnan(judge_relative(&kept, 0, &full, 1, 1)) != 0);
+}
+
+static void quantiles_are_type_7(void **state)
+{
+    (void)state;
+    /* numpy.percentile([3, 1, 4, 1, 5, 9, 2, 6], [0, 25, 50, 95, 100]) */
+    const double want[] = {1, 1.75, 3.5, 7.95, 9}, q[] = {0, 0.25, 0.5, 0.95, 1};
+    for (int i = 0; i < 5; i++) {
+        double x[] = {3, 1, 4, 1, 5, 9, 2, 6};
+        assert_true(fabs(measure_quantile(x, 8, q[i]) - want[i]) < 1e-12);
+    }
+    double one[] = {2}, infinite[] = {1, INFINITY, 3};
+    assert_true(measure_quantile(one, 1, 0.95) == 2);
+    assert_true(isinf(measure_quantile(infinite, 3, 0.95)) != 0);
+    assert_true(isnan(measure_quantile(one, 0, 0.5)) != 0);
+}
+
+/* Every allocation of a run fails once: it ends with NOMEM, or with what it could do without.
+ */
+static void failing_memory_is_survived(void **state)
+{
+    (void)state;
+    synth_spec s = synth_default();
+    const char *path = runs_trace("memory", &s);
+    kvt_replay_spec spec = {.trace = &path,
+                            .n_trace = 1,
+                            .policies = "snapkv:window=4,tova",
+                            .budgets = "8,12",
+                            .out_dir = ""};
+    kvt_ctx ctx = {.n_thread = 1};
+    int64_t failed = 0;
+    for (int64_t n = 1; n < 100000; n += 1 + n / 16) {
+        kvt_err err = {0};
+        kvt_results *found = NULL;
+        kvt_alloc_fail_at(n, false);
+        kvt_code code = kvt_replay(&found, NULL, &spec, &ctx, &err);
+        bool through = kvt_alloc_count() < n;
+        kvt_alloc_fail_at(0, false);
+        kvt_results_free(found);
+        if (through)
+            break;
+        failed += code == KVT_NOMEM || code == KVT_PARTLY || code == KVT_NO;
+        if (code && err.text[0] == 0)
+            fail_msg("allocation %lld: %s without a text", (long long)n, kvt_code_name(code));
+    }
+    assert_true(failed > 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_those_of_plain_loops),
+        cmocka_unit_test(output_errors_of_the_golden_vectors),
+        cmocka_unit_test(quantiles_are_type_7),
+        cmocka_unit_test(failing_memory_is_survived),
     };
     return cmocka_run_group_tests_name("replay", tests, runs_open, runs_close);
 }

@@ -11,6 +11,10 @@
 #include "base/file.h"
 #include "kvt/metric.h"
 
+#define SCORES_JSON                                                 \
+    "{\"trace\": \"scored.h5\", \"name\": \"mine\", \"datasets\": " \
+    "{\"score/value\": \"v.npy\"}}"
+
 static kvt_replay_spec spec_of(const char *const *path, const char *policies,
                                const char *budgets)
 {
@@ -290,7 +294,8 @@ static void a_summary_has_means_of_oracles_only(void **state)
     s.level = KVT_SUMMARY;
     synth *made = synth_new(&s);
     const char *path = runs_trace("summary", &s);
-    kvt_replay_spec spec = spec_of(&path, "oracle,oracle-max,snapkv:window=4,h2o,streaming", "8");
+    kvt_replay_spec spec =
+        spec_of(&path, "oracle,oracle-max,snapkv:window=4,h2o,streaming", "8");
     spec.keep_arrays = true;
     kvt_results *found = runs_replay(&spec, NULL);
     expect_skipped(found, "snapkv", "8", "which this trace lacks");
@@ -312,6 +317,61 @@ static void a_summary_has_means_of_oracles_only(void **state)
     assert_true(fabs(c->regret_mean_frac) < 1e-7);
     kvt_results_free(found);
     synth_free(made);
+}
+
+/* Scores that another program computed, imported for one trace: the ranking is theirs. */
+static void scores_of_another_program_rank(void **state)
+{
+    enum { LANES = 4, N = 24 };
+    (void)state;
+    synth_spec s = synth_default();
+    const char *path = runs_trace("scored", &s), *other = runs_trace("other", &s);
+    char name[400], manifest[500], scores[500], policy[600];
+    float value[LANES * N];
+    for (int i = 0; i < LANES * N; i++)
+        value[i] = (float)(i * 7 % 24);
+    /* .npy version 1: magic, header of 118 bytes, the values */
+    char head[128];
+    memset(head, ' ', sizeof head);
+    memcpy(head, "\x93NUMPY\x01\x00\x76\x00", 10);
+    const char text[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 24), }";
+    memcpy(head + 10, text, sizeof text - 1);
+    head[127] = '\n';
+    snprintf(name, sizeof name, "%s/v.npy", runs_dir);
+    FILE *f = fopen(name, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(head, 1, sizeof head, f), sizeof head);
+    assert_int_equal(fwrite(value, sizeof *value, LANES * N, f), LANES * N);
+    fclose(f);
+    snprintf(manifest, sizeof manifest, "%s/s.json", runs_dir);
+    snprintf(scores, sizeof scores, "%s/s.h5", runs_dir);
+    kvt_err err;
+    CHECK_OK(file_write(manifest, SCORES_JSON, sizeof SCORES_JSON - 1, &err), &err);
+    CHECK_OK(kvt_scores_import(manifest, scores, false, &err), &err);
+    snprintf(policy, sizeof policy, "scores:file=%s", scores);
+    kvt_replay_spec spec = spec_of(&path, policy, "5,12");
+    spec.keep_arrays = true;
+    kvt_results *found = runs_replay(&spec, NULL);
+    expect_ok(found, "scores", "5");
+    const kvt_result *r = runs_result(found, "scores");
+    for (int a = 0; a < LANES; a++)
+        for (int t = 0; t < N; t++) {
+            int better = 0; /* higher, or equal and in front */
+            for (int k = 0; k < N; k++)
+                better += value[a * N + k] > value[a * N + t] ||
+                          (value[a * N + k] == value[a * N + t] && k < t);
+            assert_int_equal(kvt_result_evict_step(r, 0, a / 2, a % 2, t), better < 5 ? -1 : 0);
+        }
+    kvt_results_free(found);
+    synth_spec twin = s;
+    twin.seed = 77;
+    other = runs_trace("other", &twin);
+    spec.trace = &other;
+    CHECK_FAILS(kvt_replay(&found, NULL, &spec, NULL, &err), KVT_NO, "of another trace", &err);
+    kvt_results_free(found);
+    spec.policies = "scores";
+    CHECK_FAILS(kvt_replay(&found, NULL, &spec, NULL, &err), KVT_NO, "needs file=", &err);
+    kvt_results_free(found);
 }
 
 /* The table of relative positions over the other traces of the set, by plain loops. */
@@ -491,6 +551,7 @@ int main(void)
         cmocka_unit_test(wrong_policies_fail_alone),
         cmocka_unit_test(rows_that_are_not_stored_are_asked_for),
         cmocka_unit_test(a_summary_has_means_of_oracles_only),
+        cmocka_unit_test(scores_of_another_program_rank),
         cmocka_unit_test(positions_come_from_the_other_traces),
         cmocka_unit_test(kl_has_its_edges),
         cmocka_unit_test(layers_can_be_chosen),

@@ -90,6 +90,9 @@ static void print_bash(void)
           "_kvt_words() { COMPREPLY=($(compgen -W \"$1\" -- \"$cur\")); }\n"
           "_kvt_files() { compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "
           "\"$cur\")); }\n"
+          "_kvt_traces() { compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -d -- "
+          "\"$cur\") "
+          "$(compgen -f -X '!*.h5' -- \"$cur\")); }\n"
           "_kvt() {\n"
           "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} "
           "verb=${COMP_WORDS[1]}\n"
@@ -112,7 +115,8 @@ static void print_bash(void)
         if (kind && is_asked(kind))
             printf("_kvt_words \"$(kvt __complete %s 2>/dev/null)\" ;;\n", kind);
         else
-            fputs("_kvt_files ;;\n", stdout);
+            fputs(kind && !strcmp(kind, "trace") ? "_kvt_traces ;;\n" : "_kvt_files ;;\n",
+                  stdout);
     }
     fputs("  esac\n}\ncomplete -F _kvt kvt\n", stdout);
 }

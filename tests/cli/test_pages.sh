@@ -53,6 +53,14 @@ offers never kvt doctor --color n
 offers zsh kvt completion z
 offers help kvt help he
 offers snapkv kvt replay -p snap
+# Operands that are traces: .h5 files and folders, nothing else.
+mkdir "$scratch/place" "$scratch/place/set"
+touch "$scratch/place/a.h5" "$scratch/place/b.csv"
+cd "$scratch/place" || exit 1
+offers a.h5 kvt info ''
+offers set kvt replay ''
+grep -qx b.csv "$scratch/out" && fail "bash offers b.csv as a trace"
+cd "$source_dir" || exit 1
 for shell in zsh fish; do
     "$kvt" completion $shell >"$scratch/kvt.$shell"
     [ -s "$scratch/kvt.$shell" ] || fail "the script for $shell is empty"

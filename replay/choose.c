@@ -230,172 +230,6 @@ static bool counts_hold(kvt_engine *e, const engine_turn *turn, const int64_t *s
     return false;
 }
 
-/* ---- one ranking ---------------------------------------------------------------------------
- */
-
-/* order [n]: pinned slots by position, then by falling score. */
-static bool order_lane(int32_t *order, const float *score, const bool *pinned, int64_t n,
-                       kvt_arena *work)
-{
-    int64_t n_pinned = 0, n_open = 0;
-    size_t mark = kvt_arena_mark(work);
-    float *open = kvt_arena_array(work, n, sizeof *open);
-    int32_t *slot = kvt_arena_array(work, n, sizeof *slot);
-    int32_t *rank = kvt_arena_array(work, n, sizeof *rank);
-    if (!open || !slot || !rank)
-        return false;
-    for (int64_t s = 0; s < n; s++) {
-        if (pinned[s]) {
-            order[n_pinned++] = (int32_t)s;
-        } else {
-            slot[n_open] = (int32_t)s;
-            open[n_open++] = score[s];
-        }
-    }
-    if (!select_rank(rank, open, n_open, work))
-        return false;
-    for (int64_t i = 0; i < n_open; i++)
-        order[n_pinned + i] = slot[rank[i]];
-    kvt_arena_rewind(work, mark);
-    return true;
-}
-
-kvt_code kvt_engine_rank(const kvt_engine *e, int layer, int lane, int32_t *rank, kvt_err *err)
-{
-    const engine_layer *l = &e->layer[layer];
-    int64_t n = e->n_prompt;
-    size_t mark = kvt_arena_mark(l->work);
-    int32_t *order = kvt_arena_array(l->work, n, sizeof *order);
-    if (!order || !order_lane(order, l->score + lane * n, l->pinned + lane * n, n, l->work))
-        return kvt_fail_memory(err, n * (int64_t)sizeof *order);
-    for (int64_t i = 0; i < n; i++)
-        rank[order[i]] = (int32_t)i;
-    kvt_arena_rewind(l->work, mark);
-    return KVT_OK;
-}
-
-/* ---- turns ---------------------------------------------------------------------------------
- */
-
-/* A lane at the end of the prompt, with marks of its own where a budget has them. */
-static kvt_code start_turn(kvt_engine *e, engine_turn *t, int budget, kvt_err *err)
-{
-    engine_layer *l = &e->layer[t->layer];
-    int64_t n = e->n_prompt, width = e->slot_width;
-    if (engine_fill(e, &t->view, t->layer, t->lane, e->identity, n, err))
-        return err->code;
-    float *mark = kvt_arena_array(l->work, n * width + 1, sizeof *mark);
-    char *state = kvt_arena_get(l->work, e->state_size + 1);
-    uint64_t *rng = kvt_arena_array(l->work, KVT_RNG_WORDS, sizeof *rng);
-    if (!mark || !state || !rng)
-        return kvt_fail_memory(err, n * width * (int64_t)sizeof *mark);
-    memcpy(mark, l->mark + t->lane * n * width, (size_t)(n * width) * sizeof *mark);
-    memcpy(state, (char *)l->state + (size_t)t->lane * (e->state_size + 1), e->state_size);
-    memcpy(rng, l->rng + t->lane * KVT_RNG_WORDS, KVT_RNG_WORDS * sizeof *rng);
-    t->view.mark = mark, t->view.state = state, t->view.rng = rng;
-    t->view.budget = budget < 0 ? 0 : e->budget[budget];
-    t->score = l->score + engine_score_at(e, budget, t->lane);
-    t->pinned = l->pinned + engine_score_at(e, budget, t->lane);
-    memset(t->score, 0, (size_t)n * sizeof *t->score);
-    memset(t->pinned, 0, (size_t)n * sizeof *t->pinned);
-    if (e->policy->begin)
-        e->policy->begin(e->use->params, &t->view);
-    kvt_arena_rewind(l->hook, 0);
-    return KVT_OK;
-}
-
-/* A lane in the middle of its life. */
-static kvt_code resume_turn(kvt_engine *e, engine_turn *t, int budget, kvt_err *err)
-{
-    engine_layer *l = &e->layer[t->layer];
-    engine_lane *lane = engine_lane_at(e, budget, t->layer, t->lane);
-    kvt_view rows = l->feed.rows;
-    bool prompt = l->n_arrived == e->n_prompt;
-    if (!prompt) /* gathered when the row attended */
-        l->feed.rows.data = NULL;
-    kvt_code code = engine_fill(e, &t->view, t->layer, t->lane, lane->pos, lane->n_slot, err);
-    l->feed.rows = rows;
-    if (code)
-        return code;
-    if (!prompt && lane->row && !e->traits.drop_first)
-        t->view.attn =
-            kvt_view_of(lane->row, KVT_F32, KVT_SHAPE("HQS", e->n_head, 1, lane->n_slot));
-    t->view.mark = lane->mark, t->view.state = lane->state, t->view.rng = lane->rng;
-    t->view.budget = e->budget[budget];
-    t->score = prompt ? l->score + engine_score_at(e, budget, t->lane)
-                      : kvt_arena_array(l->work, lane->n_slot, sizeof *t->score);
-    t->pinned = prompt ? l->pinned + engine_score_at(e, budget, t->lane)
-                       : kvt_arena_array(l->work, lane->n_slot, sizeof *t->pinned);
-    if (!t->score || !t->pinned)
-        return kvt_fail_memory(err, lane->n_slot * (int64_t)sizeof *t->score);
-    if (prompt) {
-        memset(t->score, 0, (size_t)lane->n_slot * sizeof *t->score);
-        memset(t->pinned, 0, (size_t)lane->n_slot * sizeof *t->pinned);
-    }
-    if (!lane->begun && e->policy->begin)
-        e->policy->begin(e->use->params, &t->view);
-    lane->begun = true;
-    kvt_arena_rewind(l->hook, 0);
-    return KVT_OK;
-}
-
-static engine_turn *make_turns(kvt_engine *e, const int *layer, int n_layer, kvt_arena *work)
-{
-    engine_turn *turn = kvt_arena_array(work, (int64_t)n_layer * e->n_lane, sizeof *turn);
-    for (int i = 0; turn && i < n_layer * e->n_lane; i++)
-        turn[i].layer = layer[i / e->n_lane], turn[i].lane = i % e->n_lane;
-    return turn;
-}
-
-static bool make_keep(kvt_engine *e, engine_turn *turn, int n)
-{
-    for (int i = 0; i < n; i++) {
-        turn[i].keep = kvt_arena_array(e->layer[turn[i].layer].work, turn[i].view.n_slot,
-                                       sizeof *turn[i].keep);
-        if (!turn[i].keep)
-            return false;
-    }
-    return true;
-}
-
-/* Drops what was not kept: slots, marks, and the lane's row stays what the row saw. */
-static void evict(kvt_engine *e, int budget, const engine_turn *t)
-{
-    const engine_layer *l = &e->layer[t->layer];
-    kvt_engine_count *n = engine_count_at(e, budget, t->layer, t->lane);
-    int64_t kept = 0, gone = 0, n_slot = t->view.n_slot;
-    if (!l->lane) {
-        uint64_t *mask = l->kept + t->lane * e->n_prompt;
-        for (int64_t s = 0; s < n_slot; s++) {
-            mask[s] |= (uint64_t)t->keep[s] << budget;
-            kept += t->keep[s];
-        }
-        gone = n_slot - kept;
-    } else {
-        engine_lane *lane = engine_lane_at(e, budget, t->layer, t->lane);
-        size_t width = (size_t)e->slot_width;
-        memset(lane->pinned, 0, (size_t)e->n_token);
-        for (int64_t s = 0; s < n_slot; s++)
-            lane->pinned[lane->pos[s]] = t->pinned[s];
-        for (int64_t s = 0; s < n_slot; s++) {
-            if (!t->keep[s]) {
-                lane->evict_step[lane->pos[s]] = (int32_t)l->step;
-                continue;
-            }
-            if (kept < s) {
-                lane->pos[kept] = lane->pos[s];
-                memcpy(lane->mark + (size_t)kept * width, lane->mark + (size_t)s * width,
-                       width * sizeof *lane->mark);
-            }
-            kept++;
-        }
-        gone = n_slot - kept;
-        lane->n_slot = kept;
-    }
-    n->acted += gone > 0;
-    *(l->n_arrived == e->n_prompt ? &n->evicted_prefill : &n->evicted_decode) += gone;
-}
-
 /* ---- decisions -----------------------------------------------------------------------------
  */
 
@@ -489,7 +323,7 @@ static kvt_code cut(kvt_engine *e, engine_turn *turn, int n, int budget, const i
         return KVT_OK;
     count_prompt(e, budget, turn, n);
     for (int i = 0; i < n; i++)
-        evict(e, budget, &turn[i]);
+        turn_evict(e, budget, &turn[i]);
     return KVT_OK;
 }
 
@@ -497,12 +331,12 @@ kvt_code engine_rank(kvt_engine *e, const int *layer, int n_layer, kvt_err *err)
 {
     int n = n_layer * e->n_lane;
     kvt_code code = KVT_OK;
-    engine_turn *turn = make_turns(e, layer, n_layer, e->layer[layer[0]].work);
+    engine_turn *turn = turn_new(e, layer, n_layer, e->layer[layer[0]].work);
     if (!turn)
         return kvt_fail_memory(err, n * (int64_t)sizeof *turn);
     for (int i = 0; !code && i < n; i++)
-        code = start_turn(e, &turn[i], -1, err);
-    if (!code && !make_keep(e, turn, n))
+        code = turn_start(e, &turn[i], -1, err);
+    if (!code && !turn_keep(e, turn, n))
         code = kvt_fail_memory(err, n * e->n_prompt);
     if (!code && score_group(e, turn, n, -1, layer, n_layer)) {
         for (int i = 0; i < n_layer; i++)
@@ -524,7 +358,7 @@ static kvt_code choose_group(kvt_engine *e, engine_turn *turn, int n, int budget
             once ? e->n_prompt : engine_lane_at(e, budget, turn[i].layer, turn[i].lane)->n_slot;
         turn[i].view.n_slot = n_slot;
     }
-    if (!make_keep(e, turn, n))
+    if (!turn_keep(e, turn, n))
         return kvt_fail_memory(err, n * e->n_token);
     bool act = exceeds(e, budget, turn, n);
     if (!act) {
@@ -535,7 +369,7 @@ static kvt_code choose_group(kvt_engine *e, engine_turn *turn, int n, int budget
     }
     for (int i = 0; act && i < n; i++) {
         bool *keep = turn[i].keep;
-        if (once ? start_turn(e, &turn[i], budget, err) : resume_turn(e, &turn[i], budget, err))
+        if (once ? turn_start(e, &turn[i], budget, err) : turn_resume(e, &turn[i], budget, err))
             return err->code;
         turn[i].keep = keep;
     }
@@ -550,7 +384,7 @@ static kvt_code choose_group(kvt_engine *e, engine_turn *turn, int n, int budget
             e->layer[layer[i]].ranked[budget] = true;
     }
     for (int i = 0; (act || (prompt && once)) && i < n; i++)
-        evict(e, budget, &turn[i]);
+        turn_evict(e, budget, &turn[i]);
     return KVT_OK;
 }
 
@@ -558,7 +392,7 @@ kvt_code engine_choose(kvt_engine *e, int budget, const int *layer, int n_layer,
 {
     int n = n_layer * e->n_lane;
     kvt_code code = KVT_OK;
-    engine_turn *turn = make_turns(e, layer, n_layer, e->layer[layer[0]].work);
+    engine_turn *turn = turn_new(e, layer, n_layer, e->layer[layer[0]].work);
     if (!turn)
         return kvt_fail_memory(err, n * (int64_t)sizeof *turn);
     for (int from = 0, m; !code && from < n && !is_refused(e, budget, layer, n_layer);

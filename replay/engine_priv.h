@@ -2,6 +2,7 @@
  *
  *   engine.c  the pushed calls: prompt, token, decide
  *   fill.c    a kvt_lane from what was fed: whole, or gathered over the slots that are left
+ *   turn.c    a lane in a decision: its marks before, what is dropped after
  *   choose.c  one decision: score, share out, select, refuse
  *
  * A layer is used by one thread at a time and owns its memory, so that threads can take layers.
@@ -102,6 +103,18 @@ KVT_CHECKED kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int layer, 
  * out f32 [H n_slot]. */
 void engine_row(const kvt_engine *e, float *out, int layer, int lane, const int64_t *pos,
                 int64_t n_slot);
+
+/* ---- turn.c --------------------------------------------------------------------------------
+ */
+
+engine_turn *turn_new(kvt_engine *e, const int *layer, int n_layer, kvt_arena *work);
+/* A lane at the end of the prompt, with marks of its own where a budget has them (-1: none). */
+KVT_CHECKED kvt_code turn_start(kvt_engine *e, engine_turn *t, int budget, kvt_err *err);
+/* A lane in the middle of its life. */
+KVT_CHECKED kvt_code turn_resume(kvt_engine *e, engine_turn *t, int budget, kvt_err *err);
+bool turn_keep(kvt_engine *e, engine_turn *turn, int n); /* room for what is kept */
+/* Drops what was not kept: slots, marks; counts it. */
+void turn_evict(kvt_engine *e, int budget, const engine_turn *t);
 
 /* ---- choose.c ------------------------------------------------------------------------------
  */

@@ -1,7 +1,8 @@
 /* synth_main.c - a synthetic trace from the command line, for tests in other languages:
  *
  *   make_synth OUT.h5 [layers=2 heads=4 kv_heads=2 dim=8 model_layers=0 prompt=24 response=6
- * seed=1 window=0 block=8 queries=8 sharpness=2 sink=0 rows=1]
+ * seed=1 window=0 block=8 queries=8 sharpness=2 sink=0 rows=1
+ * text=1 level=1 compress=0 hostile=0]
  *
  * The names are those of synth_spec; queries=-1 stores those of every prompt position. */
 #include "tests/synth.h"
@@ -50,6 +51,14 @@ static bool set(synth_spec *p, const char *name, const char *text)
         p->seed = (uint64_t)x;
     else if (!strcmp(name, "rows"))
         p->no_rows = x < 0.5;
+    else if (!strcmp(name, "text"))
+        p->no_text = x < 0.5;
+    else if (!strcmp(name, "level"))
+        p->level = (kvt_level)x;
+    else if (!strcmp(name, "compress"))
+        p->compress = x > 0.5;
+    else if (!strcmp(name, "hostile"))
+        p->hostile = x > 0.5;
     else
         return false;
     return true;

@@ -382,7 +382,7 @@ static void positions_come_from_the_other_traces(void **state)
     const char *path[3];
     static const int64_t length[] = {24, 40, 33};
     for (int i = 0; i < 3; i++) {
-        char name[8];
+        char name[16];
         synth_spec s = synth_default();
         s.seed = 50 + (uint64_t)i;
         s.n_prompt = length[i];

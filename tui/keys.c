@@ -89,7 +89,10 @@ static kvt_code unknown(const char *text, kvt_err *err)
     for (int i = 0; i < N_WORD; i++)
         list[TUI_KEY_COUNT + i] = words[i].word;
     snprintf(word, sizeof word, "%.60s", text);
+    char first[64];
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(word, " "), word);
     const char *near = text_nearest(word, list);
+    near = near ? near : text_nearest(first, list);
     if (near)
         return kvt_fail(err, KVT_USAGE, "no command '%s' (did you mean '%s'?)", word, near);
     return kvt_fail(

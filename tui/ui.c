@@ -46,6 +46,44 @@ int ui_text(grid *g, int y, int x, grid_style style, const char *text, int max)
     return grid_text(g, y, x, style, safe, max);
 }
 
+bool ui_wrap(const char **text, char *line, size_t cap, int columns)
+{
+    const char *from = *text, *at = from, *blank = NULL;
+    int used = 0;
+    while (*at) {
+        uint32_t cp[3];
+        int width;
+        size_t n = text_cell(at, strlen(at), cp, &width);
+        if (used + width > columns || (size_t)(at - from) + n >= cap)
+            break;
+        if (*at == ' ')
+            blank = at;
+        used += width;
+        at += n;
+    }
+    if (at == from)
+        return false;
+    const char *end = *at && *at != ' ' && blank && blank > from ? blank : at;
+    memcpy(line, from, (size_t)(end - from));
+    line[end - from] = 0;
+    *text = end + strspn(end, " ");
+    return true;
+}
+
+/* Any text over several rows; returns the row behind. */
+static int draw_wrapped(grid *g, int y, int x, grid_style style, const char *text)
+{
+    buf safe;
+    char line[LINE];
+    buf_init(&safe, 1 << 16);
+    text_safe(&safe, (const uint8_t *)text, strlen(text), g->ascii);
+    const char *at = buf_get(&safe);
+    while (y < g->height - 2 && ui_wrap(&at, line, sizeof line, g->width - x - 2))
+        grid_text(g, y++, x, style, line, -1);
+    buf_fini(&safe);
+    return y;
+}
+
 /* Lanes where something else was kept than asked. */
 static bool audit_fails(const tui_model *m)
 {
@@ -150,9 +188,9 @@ int ui_missing(const tui_model *m, grid *g, int y)
     const tui_data *d = m->data;
     int cell;
     if (!d->n_policy) {
-        ui_text(g, y++, 2, GRID_BOLD, "no results for this trace", g->width - 4);
+        y = draw_wrapped(g, y, 2, GRID_BOLD, "no results for this trace; R computes some");
         snprintf(line, sizeof line, "kvt replay %.900s", d->path);
-        ui_text(g, y++, 2, GRID_PLAIN, line, g->width - 4);
+        y = draw_wrapped(g, y, 2, GRID_PLAIN, line);
         return y;
     }
     const char *policy = d->policy[m->policy].label, *budget = d->budget[m->budget].text;
@@ -161,14 +199,12 @@ int ui_missing(const tui_model *m, grid *g, int y)
     if (r && strcmp(r->cell[cell].status, "ok") != 0)
         snprintf(line, sizeof line, "%s at %s was %s: %s", policy, budget, r->cell[cell].status,
                  r->cell[cell].error);
-    ui_text(g, y++, 2, GRID_BOLD, line, g->width - 4);
+    y = draw_wrapped(g, y, 2, GRID_BOLD, line);
     snprintf(line, sizeof line, "kvt replay %.400s -p %.511s -b %.31s", d->path,
              d->policy[m->policy].of->policy_text, budget);
-    ui_text(g, y++, 2, GRID_PLAIN, line, g->width - 4);
+    y = draw_wrapped(g, y, 2, GRID_PLAIN, line);
     bool skipped = r && strcmp(r->cell[cell].status, "skipped") == 0;
-    ui_text(g, y++, 2, GRID_PLAIN,
-            skipped ? "p and b show other results"
-                    : "R runs it now; p and b show other results",
-            g->width - 4);
-    return y;
+    return draw_wrapped(g, y, 2, GRID_PLAIN,
+                        skipped ? "p and b show other results"
+                                : "R runs it now; p and b show other results");
 }

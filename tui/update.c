@@ -27,6 +27,10 @@ static void say_cell(tui_model *m)
     const tui_data *d = m->data;
     int cell;
     const char *policy = d->policy[m->policy].label, *budget = d->budget[m->budget].text;
+    if (!d->n_policy) {
+        tui_say(m, "no results for this trace; R computes some");
+        return;
+    }
     if (m->r) {
         tui_say(m, "%s at %s", policy, budget);
         return;

@@ -133,7 +133,8 @@ static void make_text(hand *h)
         add_token(&t, many, LONG);
     }
     d->n_prompt = t.n_token;
-    add_text(&t, response_text);
+    if (!h->spec.no_response)
+        add_text(&t, response_text);
     d->n_token = t.n_token;
     d->n_response = d->n_token - d->n_prompt;
     d->text = t.bytes;
@@ -326,7 +327,7 @@ static double lose(const hand *h, kvt_result *r, int c, int l, int a)
             row->worst_step = m;
         }
     }
-    return sum / (double)r->n_response;
+    return r->n_response ? sum / (double)r->n_response : (double)NAN;
 }
 
 static void make_lane(const hand *h, kvt_result *r, int policy, int l, int a)
@@ -425,7 +426,7 @@ hand *hand_new(const hand_spec *spec)
     make_rows(h);
     d->results = need(kvt_alloc(1, sizeof *d->results));
     for (int p = 0; p < N_POLICY; p++)
-        if (p != ORACLE || !spec->no_oracle)
+        if (!spec->no_results && (p != ORACLE || !spec->no_oracle))
             make_result(h, p);
     make_regret(h);
     d->source = (tui_source){.user = h, .rows = give_rows, .future = give_future};

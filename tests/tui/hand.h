@@ -12,7 +12,7 @@
 typedef struct hand_spec {
     int n_layer, n_kv_head, n_head;
     bool hostile; /* tokens that try to break a terminal */
-    bool no_oracle, no_rows, no_text;
+    bool no_oracle, no_rows, no_text, no_response, no_results;
     int repeat; /* the contract so many times */
 } hand_spec;
 

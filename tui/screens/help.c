@@ -6,25 +6,34 @@
 #include "base/version.h"
 #include "tui/ui.h"
 
-enum { KEYS_WIDTH = 15, COLUMN = 56 };
+enum { KEYS_WIDTH = 16, NAME_WIDTH = 23, WIDE = 100 };
 
-/* One line of the page; the last one is beyond. */
+/* A column of the page; lines outside of [first, last) of the grid are only counted. */
 typedef struct page {
     grid *g;
-    int top, y, first, last; /* rows of the grid that show it */
-    int column;
+    int top, y, first, last;
+    int column, width;
 } page;
 
 static void put(page *p, int x, grid_style style, const char *text)
 {
     int y = p->first + p->y - p->top;
     if (y >= p->first && y < p->last)
-        grid_text(p->g, y, p->column + x, style, text, p->g->width - p->column - x - 1);
+        grid_text(p->g, y, p->column + x, style, text, p->width - x);
+}
+
+/* Over as many lines as it takes; ends on the line behind. */
+static void put_wrapped(page *p, int x, const char *text)
+{
+    char line[256];
+    while (ui_wrap(&text, line, sizeof line, p->width - x)) {
+        put(p, x, GRID_PLAIN, line);
+        p->y++;
+    }
 }
 
 static void draw_group(page *p, const char *group)
 {
-    char text[128];
     put(p, 1, GRID_BOLD, group);
     p->y++;
     for (int i = 0; i < TUI_KEY_COUNT; i++) {
@@ -32,32 +41,52 @@ static void draw_group(page *p, const char *group)
         if (strcmp(k->group, group) != 0)
             continue;
         put(p, 2, GRID_PLAIN, k->keys);
-        snprintf(text, sizeof text, "%s", k->help);
-        put(p, KEYS_WIDTH, GRID_PLAIN, text);
-        p->y++;
+        put_wrapped(p, KEYS_WIDTH, k->help);
     }
     p->y++;
 }
 
-static void draw_groups(page *p)
+/* Groups from..to of the table, to not included. */
+static void draw_groups(page *p, int from, int to)
 {
     const char *seen = "";
-    for (int i = 0; i < TUI_KEY_COUNT; i++)
+    for (int i = 0, at = -1; i < TUI_KEY_COUNT; i++)
         if (strcmp(tui_keys()[i].group, seen) != 0) {
             seen = tui_keys()[i].group;
-            draw_group(p, seen);
+            at++;
+            if (at >= from && at < to)
+                draw_group(p, seen);
         }
 }
 
-static void draw_states(page *p)
+/* Two columns where there is room. */
+static void draw_keys(page *p)
 {
-    static const char *const meaning[] = {
-        "lost mass   share of the full attention that falls on tokens no longer in the cache",
-        "regret      lost mass minus that of the oracle with as many slots in each lane",
-        "oracle      the set that one would keep who knew the response, at the same budget",
-        "lane        the cache of one kv head of one layer, written L13 G2",
-        "budget      slots a lane may hold, sinks and window included; what is kept"};
+    enum { LEFT = 4, ALL = 100 };
+    page right = *p;
+    if (p->width < WIDE - 2) {
+        draw_groups(p, 0, ALL);
+        return;
+    }
+    p->width = right.width = p->width / 2;
+    right.column = p->width;
+    draw_groups(p, 0, LEFT);
+    draw_groups(&right, LEFT, ALL);
+    p->width *= 2;
+    p->y = p->y > right.y ? p->y : right.y;
+}
+
+static void draw_words(page *p)
+{
+    static const char *const words[][2] = {
+        {"lost mass",
+         "share of the full attention that falls on tokens no longer in the cache"},
+        {"regret", "lost mass minus that of the oracle with as many slots in each lane"},
+        {"oracle", "the set that one would keep who knew the response, at the same budget"},
+        {"lane", "the cache of one kv head of one layer, written L13 G2"},
+        {"budget", "slots a lane may hold, sinks and window included; what is kept"}};
     char text[160];
+    bool narrow = p->width < 60;
     put(p, 1, GRID_BOLD, "States of tokens");
     p->y++;
     for (int i = MARK_COUNT - 1; i >= 0; i--) {
@@ -65,31 +94,30 @@ static void draw_states(page *p)
         snprintf(text, sizeof text, "%c", k->letter);
         put(p, 2, k->style, text);
         put(p, 4, k->style, k->name);
-        put(p, 23, GRID_PLAIN, k->help);
-        p->y++;
+        p->y += narrow;
+        put_wrapped(p, narrow ? 6 : NAME_WIDTH, k->help);
     }
     p->y++;
     put(p, 1, GRID_BOLD, "Words");
     p->y++;
-    for (size_t i = 0; i < sizeof meaning / sizeof meaning[0]; i++) {
-        put(p, 2, GRID_PLAIN, meaning[i]);
-        p->y++;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        put(p, 2, GRID_PLAIN, words[i][0]);
+        p->y += narrow;
+        put_wrapped(p, narrow ? 6 : NAME_WIDTH, words[i][1]);
     }
     p->y++;
     snprintf(text, sizeof text,
              "kvt %s   man kvt-tui   the mouse selects; --no-mouse leaves it to the terminal",
              version_text());
-    put(p, 1, GRID_PLAIN, text);
-    p->y++;
+    put_wrapped(p, 1, text);
 }
 
-/* The page as a whole, in a grid or only counted. */
+/* The page as a whole, in a grid or only counted: its lines. */
 static int draw_page(const tui_model *m, grid *g, int first, int last)
 {
-    page p = {.g = g, .top = m->help_top, .first = first, .last = last};
-    draw_states(&p);
-    p.y++;
-    draw_groups(&p);
+    page p = {.g = g, .top = m->help_top, .first = first, .last = last, .width = m->width - 1};
+    draw_keys(&p);
+    draw_words(&p);
     return p.y;
 }
 

@@ -84,7 +84,8 @@ static void draw_map(const tui_model *m, grid *g, const lane_layout *l)
                      : v->regret_before[b] > v->regret_before[a] ? '!'
                                                                  : '^');
     }
-    grid_text(g, y, LABEL + columns + 1, GRID_DIM, g->ascii ? "tenths" : "kept", -1);
+    if (g->ascii)
+        grid_text(g, y, LABEL + columns + 1, GRID_DIM, "tenths", -1);
 }
 
 /* ---- strip of steps ------------------------------------------------------------------------
@@ -323,8 +324,12 @@ void screen_lane_draw(const tui_model *m, grid *g)
     lane_layout l = layout_lane(m);
     char path[LINE], name[32], right[64];
     tui_lane_name(m, m->layer, m->lane, name, sizeof name);
-    snprintf(path, sizeof path, m->width < 60 ? "%.0s%s" : "%s > %s", m->data->name, name);
-    if (m->width < 60 && m->view.lost)
+    bool small = l.message_y < 0;
+    if (small)
+        snprintf(path, sizeof path, "%s", name);
+    else
+        snprintf(path, sizeof path, "%s > %s", m->data->name, name);
+    if (small && m->view.lost && m->data->n_response)
         snprintf(right, sizeof right, "%lld/%lld lost %.2f", (long long)m->step,
                  (long long)m->data->n_response, (double)m->view.lost[m->step]);
     else
@@ -420,6 +425,8 @@ static void click(tui_model *m, const tui_command *c)
 
 bool screen_lane_act(tui_model *m, const tui_command *c)
 {
+    if (!m->view.r)
+        return false; /* there is no text to move in */
     switch (c->what) {
     case TUI_UP: move_line(m, -1); return true;
     case TUI_DOWN: move_line(m, 1); return true;
@@ -431,8 +438,6 @@ bool screen_lane_act(tui_model *m, const tui_command *c)
     case TUI_LAST: move_end(m, m->data->n_token - 1); return true;
     case TUI_CLICK: click(m, c); return true;
     case TUI_ENTER:
-        if (!m->view.r)
-            return false;
         if (m->width < 60 || m->height < 16)
             tui_say(m, "the card of a token needs 60x16");
         else

@@ -317,8 +317,9 @@ static void say_audit(const tui_model *m, char *out, size_t cap)
         under += strcmp(flag, "under") == 0;
         empty += strcmp(flag, "empty") == 0;
     }
-    int at = snprintf(out, cap, "asked %s = %.4g slots a lane, kept ", c->budget_asked,
-                      c->budget_tokens);
+    int at =
+        snprintf(out, cap, "%sasked %s = %.6g slots a lane, kept ",
+                 m->width >= 100 ? "budget audit: " : "", c->budget_asked, c->budget_tokens);
     if (c->kept_tokens_min == c->kept_tokens_max)
         at += snprintf(out + at, cap - (size_t)at, "%lld in all %d lanes",
                        (long long)c->kept_tokens_min, n);

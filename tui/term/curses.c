@@ -35,7 +35,9 @@ struct term {
 /* ---- size ----------------------------------------------------------------------------------
  */
 
-/* The driver knows; LINES and COLUMNS of the environment may be of another window. */
+/* The driver knows. curses would believe LINES and COLUMNS of the environment, which may be of
+ * another window; without them (use_env) it refuses terminals whose description has no size. So it
+ * begins as it likes and is told the truth at once. */
 static bool ask_size(int *width, int *height)
 {
     struct winsize size;
@@ -174,8 +176,6 @@ kvt_code term_open(term **out, const term_options *o, kvt_err *err)
         kvt_free(t);
         return err->code;
     }
-    use_env(FALSE);
-    use_tioctl(TRUE);
     t->screen = newterm(NULL, stdout, stdin);
     if (!t->screen) {
         signals_disarm();
@@ -202,8 +202,6 @@ kvt_code term_open_on(term **out, const char *name, void *in, void *out_file, in
     if (!t)
         return kvt_fail_memory(err, sizeof *t);
     t->is_test = true;
-    use_env(FALSE);
-    use_tioctl(FALSE);
     t->screen = newterm((char *)(uintptr_t)name, out_file, in);
     if (!t->screen) {
         kvt_free(t);

@@ -1,0 +1,4 @@
+# The browser: its state machine and screens need no terminal; term/ runs on an emulator and in tmux.
+kvt_test(test_tui_model LABEL tui MODULES tui SOURCES test_model.c hand.c)
+kvt_test(test_tui_screens LABEL tui MODULES tui SOURCES test_screens.c hand.c)
+kvt_test(test_tui_term LABEL tui MODULES tui SOURCES test_term.c hand.c)

@@ -1,5 +1,7 @@
 """What other programs see in our files: readers.py trace FILE SCHEMA.json INFO.json, or
-readers.py results DIR ROWS.json. Fails with the first thing that is not as documented."""
+readers.py results DIR ROWS.json, or
+readers.py csv DIR ROWS.json. Fails with the first thing that is not as documented."""
+import csv
 import glob
 import json
 import math
@@ -81,7 +83,35 @@ def results(folder, rows):
     check(seen >= 4, f"only {seen} cells of the JSON are in the tables")
 
 
-if sys.argv[1] == "trace":
+def tables(folder, rows):
+    """Python's csv module gives the numbers of the JSON; the metadata file names every column."""
+    want = {r["run_id"]: r for r in json.load(open(rows))["rows"]}
+    for path in glob.glob(folder + "/*.csv"):
+        with open(path, newline="", encoding="utf-8") as f:
+            got = list(csv.reader(f, strict=True))
+        check(len({len(r) for r in got}) == 1, f"{path}: rows of different lengths")
+        about = json.load(open(path + "-metadata.json", encoding="utf-8"))
+        named = [c["name"] for c in about["tableSchema"]["columns"]]
+        check(named == got[0], f"{path}: columns of the metadata")
+        check(about["schema:numberOfItems"] == len(got) - 1, f"{path}: number of rows")
+    with open(folder + "/cells.csv", newline="", encoding="utf-8") as f:
+        cells = list(csv.DictReader(f))
+    check(len(cells) >= 4, "few cells")
+    for cell in cells:
+        row = want[cell["run_id"]]
+        for key, text_ in cell.items():
+            x = row.get(key)
+            if isinstance(x, (int, float)) and not isinstance(x, bool):
+                check(float(text_) == x, f"cells.csv: {key}: {text_}, {x}")
+            elif x is None:
+                check(text_ in ("", "inf", "-inf"), f"cells.csv: {key}: {text_}, null")
+            else:
+                check(text_ == x, f"cells.csv: {key}: {text_}, {x}")
+
+
+if sys.argv[1] == "csv":
+    tables(*sys.argv[2:])
+elif sys.argv[1] == "trace":
     trace(*sys.argv[2:])
 else:
     results(*sys.argv[2:])

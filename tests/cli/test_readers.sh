@@ -20,6 +20,17 @@ done
 run "$kvt" replay "$scratch/packed.h5" -p h2o,window -b 16,32 --json --out "$scratch/results"
 exits 0
 cp "$scratch/out" "$scratch/rows.json"
+run "$kvt" verify "$scratch/results"
+exits 0
+says out "format kvt-results"
+run "$kvt" ls "$scratch/results" --json
+exits 0
+[ "$(jq '[.results[] | .cells == .ok + .skipped] | all' "$scratch/out")" = true ] || fail "ls: cells do not add up"
+run "$kvt" report "$scratch/results" --csv "$scratch/tables"
+exits 0
+run "$python" "$(dirname "$0")/readers.py" csv "$scratch/tables" "$scratch/rows.json"
+exits 0
+[ "$status" -eq 0 ] || cat "$scratch/err"
 "$python" -c 'import tables, pandas' 2>/dev/null || skip "no pandas and tables for $python: h5py was tested"
 run "$python" "$(dirname "$0")/readers.py" results "$scratch/results" "$scratch/rows.json"
 exits 0

@@ -3,3 +3,9 @@
 # real one.
 add_executable(make_gguf ../gguf_main.c ../gguf_make.c ../gguf_llama.c)
 kvt_link(make_gguf base)
+foreach(name capture)
+  add_test(NAME test_bad_${name}
+           COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test_bad_${name}.sh $<TARGET_FILE:kvt>
+                   ${PROJECT_SOURCE_DIR} $<TARGET_FILE:make_gguf>)
+  set_tests_properties(test_bad_${name} PROPERTIES LABELS cli SKIP_RETURN_CODE 77 TIMEOUT 300)
+endforeach()

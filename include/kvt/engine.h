@@ -13,9 +13,9 @@
  *       kvt_engine_decide(e, &err);
  *   kvt_engine_held(e, budget, layer, lane, &pos, &n);
  *
- * Layers of a policy whose scope is no larger than a layer are independent: kvt_engine_layer_*
- * runs one layer through its whole life, so that threads can take layers. Under one_ranking
- * only the ranking is computed and a budget is a cut of it. */
+ * Where the policy's scope is no larger than a layer, calls for different layers may come from
+ * different threads, and kvt_engine_decide(e, layer) decides for one; kvt_engine_drop() frees
+ * it. Under one_ranking only the ranking is computed, once, and a budget is a cut of it. */
 #ifndef KVT_ENGINE_H
 #define KVT_ENGINE_H
 

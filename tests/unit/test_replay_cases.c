@@ -449,6 +449,58 @@ static void kl_has_its_edges(void **state)
     assert_true(isnan(s->lane(&l)) != 0);
 }
 
+/* C004: arithmetic that adds up to more than was asked for shows in every place. */
+static void what_holds_more_than_asked_is_marked(void **state)
+{
+    (void)state;
+    synth_spec s = synth_default();
+    s.n_layer = 4;
+    const char *path = runs_trace("c004", &s);
+    /* window 4, budget 8: KVCache-Factory gives 4 + {8, 6, 4, 2} by its integer step of 2 */
+    kvt_replay_spec spec = spec_of(&path, "pyramidkv:compat=kvcf,window=4", "8");
+    kvt_results *found = runs_replay(&spec, NULL);
+    const kvt_cell *c = expect_ok(found, "pyramidkv", "8");
+    const kvt_result *r = runs_result(found, "pyramidkv");
+    static const int64_t want[] = {12, 10, 8, 6};
+    for (int l = 0; l < 4; l++) {
+        const kvt_lane_row *lane = &r->lane[l * r->n_lane];
+        assert_int_equal(lane->kept_prefill_tokens, want[l]);
+        assert_int_equal(lane->asked_tokens, want[l]);
+        assert_string_equal(lane->flag, "over");
+    }
+    assert_true(c->budget_tokens == 8 && c->kept_tokens_mean == 9);
+    /* It stores a set for each query head: bytes are counted so. */
+    assert_int_equal(c->kept_bytes, 4 * 4 * (9 + 6) * 2 * 8 * 2);
+    assert_int_equal(c->full_bytes, 4 * 2 * (24 + 6) * 2 * 8 * 2);
+    kvt_results_free(found);
+}
+
+static void controls_are_always_there(void **state)
+{
+    (void)state;
+    synth_spec s = synth_default();
+    const char *path = runs_trace("controls", &s);
+    kvt_replay_spec spec = spec_of(&path, "random,window", "8");
+    kvt_results *found = runs_replay(&spec, NULL);
+    int64_t seeds = 0, controls = 0;
+    for (int64_t i = 0; i < found->n; i++) {
+        const kvt_result *r = found->result[i];
+        controls += r->is_control;
+        if (strcmp(r->cell[0].policy, "random") == 0)
+            seeds |= INT64_C(1) << r->cell[0].seed;
+    }
+    assert_int_equal(seeds, 7); /* 0, 1, 2, though one was asked for again */
+    assert_int_equal(controls, 6);
+    assert_int_equal(found->n, 7);
+    assert_true(runs_value(expect_ok(found, "full", "8"), "lost_mass_max_frac") == 0);
+    assert_true(runs_value(runs_cell(found, "oracle", "8"), "recall_mean_frac") == 1);
+    kvt_results_free(found);
+    spec.oracle = "oracle-max";
+    found = runs_replay(&spec, NULL);
+    expect_ok(found, "oracle-max", "8");
+    kvt_results_free(found);
+}
+
 static void layers_can_be_chosen(void **state)
 {
     (void)state;
@@ -554,6 +606,8 @@ int main(void)
         cmocka_unit_test(scores_of_another_program_rank),
         cmocka_unit_test(positions_come_from_the_other_traces),
         cmocka_unit_test(kl_has_its_edges),
+        cmocka_unit_test(what_holds_more_than_asked_is_marked),
+        cmocka_unit_test(controls_are_always_there),
         cmocka_unit_test(layers_can_be_chosen),
         cmocka_unit_test(exactness_is_lowered_never_raised),
         cmocka_unit_test(periods_change_when_it_decides),

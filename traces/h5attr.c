@@ -135,7 +135,7 @@ static kvt_code read_variable(hid_t attr, const char *name, char *out, size_t ca
 kvt_code h5_get_text(hid_t at, const char *name, char *out, size_t cap, kvt_err *err)
 {
     hid_t attr, stored;
-    int64_t n;
+    int64_t n = 0;
     char s[TEXT_MAX + 1] = "";
     kvt_code code = open_attr(&attr, &stored, &n, at, name, err);
     if (code)

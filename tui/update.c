@@ -281,7 +281,7 @@ static void set_metric(tui_model *m, const char *name)
     for (int i = 0; name && i < TUI_METRICS; i++)
         if (strcmp(names[i], name) == 0)
             to = i;
-    if (to < 0) {
+    if (name && to < 0) {
         tui_say(m, "no metric '%.40s'; they are lost, regret, kl", name);
         return;
     }

@@ -156,8 +156,9 @@ static kvt_code make_lane(const lane_at *at, long_trace *t, lane_work *w, evicti
     for (int64_t i = 0; i < n; i++) {
         w->evict[i] = kvt_result_evict_step(r, at->cell, at->layer, at->lane, i);
         w->held[i] = w->evict[i] < 0;
-        w->judged[i] =
-            long_oracle_keeps(at->oracle, at->oracle_cell, r, at->layer, at->lane, i) == 1;
+        int keeps = long_oracle_keeps(at->oracle, at->oracle_cell, r, at->layer, at->lane, i);
+        /* where the judge has no say (generated tokens), it agrees */
+        w->judged[i] = keeps == 1 || (keeps < 0 && w->held[i]);
     }
     look_ahead(w, r, rows);
     if (look_back(w, t, at, err) != KVT_OK ||

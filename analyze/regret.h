@@ -15,7 +15,8 @@ typedef struct regret_sum {
 } regret_sum;
 
 /* marked [n]: whether a token is in the set. held, judged [n]: whether the policy and the judge
- * keep it. mass [n]: attention still to come for it, any scale. NOMEM. */
+ * keep it; of a token that the judge has no say on, let it agree. mass [n]: attention still to
+ * come for it, any scale. NOMEM. */
 KVT_CHECKED kvt_code regret_mark(bool *marked, regret_sum *sum, const bool *held,
                                  const bool *judged, const double *mass, int64_t n,
                                  double share, kvt_err *err);

@@ -106,7 +106,8 @@ static kvt_code mark_regret(lane_view *v, kvt_err *err)
         code = kvt_fail_memory(err, (size_t)v->n_token * 2);
     for (int64_t t = 0; !code && t < v->n_token; t++) {
         held[t] = v->evict[t] < 0;
-        judged[t] = v->judged[t] == 1;
+        /* where the judge has no say (generated tokens), it agrees */
+        judged[t] = v->judged[t] == 1 || (v->judged[t] < 0 && held[t]);
     }
     if (!code)
         code = regret_mark(v->regretted, &v->sum, held, judged, v->mass, v->n_token,

@@ -169,17 +169,25 @@ void lane_order_fill(lane_order *o, const pass *p, int layer, int lane)
 /* ---- mass lost -----------------------------------------------------------------------------
  */
 
-/* sum [WIDTH] += the rows' attention to each of the tokens. */
+/* sum [WIDTH] += the rows' attention to each of the tokens. Two sums at a time: the order of
+ * exact sums is free, and an addition need not wait for the one before it. */
 static void sweep(float *restrict sum, const float *p, const int32_t *token, int64_t n)
 {
-    float s[WIDTH];
+    float s[WIDTH], r[WIDTH] = {0};
+    int64_t i = 0;
     memcpy(s, sum, sizeof s);
-    for (int64_t i = 0; i < n; i++) {
-        const float *x = p + token[i] * WIDTH;
+    for (; i + 2 <= n; i += 2) {
+        const float *x = p + token[i] * WIDTH, *y = p + token[i + 1] * WIDTH;
         for (int k = 0; k < WIDTH; k++)
             s[k] += x[k];
+        for (int k = 0; k < WIDTH; k++)
+            r[k] += y[k];
     }
-    memcpy(sum, s, sizeof s);
+    for (; i < n; i++)
+        for (int k = 0; k < WIDTH; k++)
+            s[k] += p[token[i] * WIDTH + k];
+    for (int k = 0; k < WIDTH; k++)
+        sum[k] = s[k] + r[k];
 }
 
 static float *rows_of(float *all, const pass *p, int cell, int layer, const row_block *b)

@@ -6,16 +6,24 @@
 
 #include "kvt/arena.h"
 
-/* Adds what every lane metric says of one decision; NAN is left out. */
-static void measure(pass *p, int64_t lane, const kvt_judged *j)
+/* Adds what every lane metric says of one decision; NAN is left out. `like` is a lane at
+ * another budget of the same ranking, or -1: what looks at scores only is the same there. */
+static void measure(pass *p, int64_t lane, int64_t like, const kvt_judged *j)
 {
     int index[LANE_METRICS_MAX], n = measure_lane_metrics(index);
     for (int i = 0; i < n; i++) {
-        double x = kvt_metrics()[index[i]]->lane(j);
+        const kvt_metric *m = kvt_metrics()[index[i]];
+        int64_t to = lane * LANE_METRICS_MAX + i, from = like * LANE_METRICS_MAX + i;
+        if (like >= 0 && m->of_score) {
+            p->measure[to] = p->measure[from];
+            p->measured[to] = p->measured[from];
+            continue;
+        }
+        double x = m->lane(j);
         kvt_arena_rewind(j->scratch, 0);
         if (!isnan(x)) {
-            p->measure[lane * LANE_METRICS_MAX + i] += x;
-            p->measured[lane * LANE_METRICS_MAX + i]++;
+            p->measure[to] += x;
+            p->measured[to]++;
         }
     }
 }
@@ -61,7 +69,7 @@ kvt_code judge_lanes(pass *p, int layer, const truth *t, kvt_arena *work, kvt_er
             j.n_arrived = n;
             j.held = held, j.pinned = pinned;
             j.remaining = mass, j.truth = truth_order(t, a, p->by_head);
-            measure(p, lane, &j);
+            measure(p, lane, p->rank && c > 0 ? pass_lane(p, 0, layer, a) : -1, &j);
         }
     }
     kvt_free(flags);
@@ -93,7 +101,7 @@ kvt_code judge_step(pass *p, int layer, const step_job *s, kvt_err *err)
             j.held = held, j.pinned = kvt_engine_pinned(p->engine, c, layer, a);
             j.remaining = (p->by_head ? s->left_head : s->left_group) + a * s->stride;
             j.truth = (p->by_head ? s->order_head : s->order_group) + a * s->stride;
-            measure(p, lane, &j);
+            measure(p, lane, -1, &j);
         }
     }
     kvt_free(held);

@@ -41,10 +41,12 @@ typedef struct kvt_metric {
     const char *name, *unit, *title, *formula, *hides; /* hides: what it does not show */
     unsigned needs;                                    /* kvt_need */
     bool output;                                       /* needs out_err */
-    int better;                                        /* -1: less is better, 1: more is */
-    kvt_metric_column column[5];                       /* ends with {0} */
-    double (*row)(const kvt_judged *j);                /* one row; NAN: undefined */
-    double (*lane)(const kvt_judged *j);               /* or one lane and decision */
+    bool of_score; /* lane() looks at scores and pins only: the same at every budget of a
+                      ranking */
+    int better;    /* -1: less is better, 1: more is */
+    kvt_metric_column column[5];         /* ends with {0} */
+    double (*row)(const kvt_judged *j);  /* one row; NAN: undefined */
+    double (*lane)(const kvt_judged *j); /* or one lane and decision */
 } kvt_metric;
 
 KVT_API const kvt_metric *const *

@@ -52,6 +52,7 @@ const kvt_metric kvt_metric_score_kl = {
     .formula = "KL(future || scores) over the tokens that are scored, each divided by its sum",
     .hides = "scores that are negative, or that only rank (positions, norms), have none",
     .needs = KVT_NEED_FUTURE,
+    .of_score = true,
     .better = -1,
     .column = {{"score_kl_mean_nats", KVT_MEAN}},
     .lane = lane,

@@ -26,8 +26,9 @@ static sizes sizes_of(const forward_spec *s, int64_t tile)
     int64_t chunks = (s->n_token + DECODE_KEYS - 1) / DECODE_KEYS;
     /* A thread's scratch: a tile of attention (queries, lse, probabilities), or a row tile's
      * way through projections (norm, k, v) and feed-forward (norm, out, gate, up). */
+    int64_t rows = forward_long_tiles(s->n_row) ? FORWARD_LONG : FORWARD_SHORT;
     int64_t attention = tile * (g->head_dim + 1 + s->n_token);
-    int64_t layer = forward_row_tile(s->n_row) * (2 * g->n_hidden + most(2 * gd, 2 * g->n_ff));
+    int64_t layer = rows * (2 * g->n_hidden + most(2 * gd, 2 * g->n_ff));
     int64_t decode = 2 * (g->n_hidden + g->n_ff) + hd;
     sizes z = {.kv = g->n_layer * gd * s->n_token,
                .x = s->n_row * g->n_hidden,
@@ -177,7 +178,8 @@ double forward_flops(const kvt_geometry *g, int64_t n, int64_t tile)
     double hd = (double)(g->n_head * g->head_dim), gd = (double)(g->n_kv_head * g->head_dim);
     double e = (double)g->n_hidden, rows = (double)n, attention = 0;
     double last =
-        (double)((n - 1) % forward_row_tile(n) + 1); /* rows of the last layer that go on */
+        (double)(n - forward_tile_begin(
+                         n, forward_tile_of(n, n - 1))); /* rows of the last layer that go on */
     for (int64_t pos = 0; pos < n; pos += tile) {
         double m = (double)(n - pos < tile ? n - pos : tile);
         attention += 4 * m * ((double)pos + m) * hd;

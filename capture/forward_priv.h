@@ -48,12 +48,31 @@ static inline float *forward_v(const forward *f, int layer, int64_t kv_head)
     return f->v + ((int64_t)layer * f->g->n_kv_head + kv_head) * f->cap * f->g->head_dim;
 }
 
-/* Rows of a product's tile in a pass of n rows. A library packs the whole weight matrix for
- * each tile, so that long ones are cheaper; short passes have short ones for the threads to
- * share. It depends on n only, and never on the threads. */
-static inline int64_t forward_row_tile(int64_t n)
+/* Row tiles of the products in a pass of n rows: long ones first, because a library packs the
+ * whole weight matrix for each tile, and short ones at the end, for the threads to share. The
+ * cut depends on n only, and never on the threads. */
+enum { FORWARD_LONG = 256, FORWARD_SHORT = 128, FORWARD_SHORT_ROWS = 1024 };
+
+static inline int64_t forward_long_tiles(int64_t n)
 {
-    return n >= 1024 ? 256 : 128;
+    return n <= FORWARD_SHORT_ROWS ? 0
+                                   : (n - FORWARD_SHORT_ROWS + FORWARD_LONG - 1) / FORWARD_LONG;
+}
+
+/* First row of tile i, at most n. */
+static inline int64_t forward_tile_begin(int64_t n, int64_t i)
+{
+    int64_t n_long = forward_long_tiles(n);
+    int64_t row =
+        i <= n_long ? i * FORWARD_LONG : n_long * FORWARD_LONG + (i - n_long) * FORWARD_SHORT;
+    return row < n ? row : n;
+}
+
+/* The tile that a row is in. */
+static inline int64_t forward_tile_of(int64_t n, int64_t row)
+{
+    int64_t n_long = forward_long_tiles(n), rest = row - n_long * FORWARD_LONG;
+    return rest < 0 ? row / FORWARD_LONG : n_long + rest / FORWARD_SHORT;
 }
 
 /* Between tiles, on any thread: thread 0 asks the caller, the others look. True: stop. */

@@ -15,16 +15,11 @@ typedef struct pass {
     forward *f;
     int layer;
     const kvt_weights_layer *w;
-    int64_t n;                /* rows of the pass; row r is position f->length + r */
-    int64_t n_tile;           /* of attention */
-    int64_t rows, n_row_tile; /* of products */
-    int64_t out_from;         /* rows before this one end at the last layer's keys */
+    int64_t n;          /* rows of the pass; row r is position f->length + r */
+    int64_t n_tile;     /* of attention */
+    int64_t n_row_tile; /* of products (forward_tile_begin) */
+    int64_t out_from;   /* rows before this one end at the last layer's keys */
 } pass;
-
-static int64_t rows_left(const pass *p, int64_t row, int64_t most)
-{
-    return p->n - row < most ? p->n - row : most;
-}
 
 /* c [m n] = a [m k] w[n k]^T */
 static void project(const pass *p, float *c, const float *a, const float *w, int64_t m,
@@ -57,10 +52,10 @@ static void project_in(const pass *p, int64_t tile)
 {
     forward *f = p->f;
     const kvt_geometry *g = f->g;
-    int64_t row = tile * p->rows, m = rows_left(p, row, p->rows), pos = f->length + row;
+    int64_t row = forward_tile_begin(p->n, tile), pos = f->length + row;
+    int64_t m = forward_tile_begin(p->n, tile + 1) - row;
     int64_t hd = g->n_head * g->head_dim, gd = g->n_kv_head * g->head_dim, e = g->n_hidden;
-    float *y = forward_own(f, omp_get_thread_num()), *k = y + p->rows * e,
-          *v = k + p->rows * gd;
+    float *y = forward_own(f, omp_get_thread_num()), *k = y + m * e, *v = k + m * gd;
     f->b->rmsnorm(y, f->x + row * e, p->w->attn_norm, m, e, g->norm_eps);
     if (f->tap->hidden)
         f->tap->hidden(f->tap->user, p->layer, pos, m, f->x + row * e, y);
@@ -76,8 +71,8 @@ static void attend_tile(const pass *p, int64_t tile, int64_t head)
 {
     forward *f = p->f;
     const kvt_geometry *g = f->g;
-    int64_t row = tile * f->tile, m = rows_left(p, row, f->tile), d = g->head_dim,
-            hd = g->n_head * d;
+    int64_t row = tile * f->tile, m = p->n - row < f->tile ? p->n - row : f->tile,
+            d = g->head_dim, hd = g->n_head * d;
     int64_t kv_head = head / (g->n_head / g->n_kv_head);
     float *q = forward_own(f, omp_get_thread_num()), *lse = q + f->tile * d;
     attend_args a = {.q = q,
@@ -114,11 +109,11 @@ static void project_out(const pass *p, int64_t tile)
 {
     forward *f = p->f;
     const kvt_geometry *g = f->g;
-    int64_t row = tile * p->rows, m = rows_left(p, row, p->rows), e = g->n_hidden,
-            n_ff = g->n_ff;
+    int64_t row = forward_tile_begin(p->n, tile), m = forward_tile_begin(p->n, tile + 1) - row,
+            e = g->n_hidden, n_ff = g->n_ff;
     int64_t hd = g->n_head * g->head_dim;
     float *x = f->x + row * e, *y = forward_own(f, omp_get_thread_num());
-    float *t = y + p->rows * e, *gate = t + p->rows * e, *up = gate + p->rows * n_ff;
+    float *t = y + m * e, *gate = t + m * e, *up = gate + m * n_ff;
     project(p, t, f->o + row * hd, p->w->wo, m, e, hd);
     f->b->add(x, t, m * e);
     f->b->rmsnorm(y, x, p->w->ffn_norm, m, e, g->norm_eps);
@@ -159,7 +154,7 @@ static kvt_code layer(const pass *p, kvt_err *err)
     if (f->tap->qk && !atomic_load(&f->stopped))
         f->tap->qk(f->tap->user, p->layer, f->length, p->n, f->q);
     attend_all(p);
-    int64_t begin = p->layer == f->g->n_layer - 1 ? p->out_from / p->rows : 0;
+    int64_t begin = p->layer == f->g->n_layer - 1 ? forward_tile_of(p->n, p->out_from) : 0;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(f->n_thread)
     for (int64_t i = begin; i < p->n_row_tile; i++)
         if (!forward_poll(f))
@@ -200,12 +195,10 @@ static kvt_code run(forward *f, const int32_t *id, int64_t n, int64_t out_from, 
     gemm_one_thread(); /* the host program may have set it since */
     f->doing = "prefill";
     f->total = f->g->n_layer;
-    int64_t rows = forward_row_tile(n);
     pass p = {.f = f,
               .n = n,
               .n_tile = (n + f->tile - 1) / f->tile,
-              .rows = rows,
-              .n_row_tile = (n + rows - 1) / rows,
+              .n_row_tile = forward_tile_of(n, n - 1) + 1,
               .out_from = out_from};
     for (p.layer = 0; p.layer < f->g->n_layer; p.layer++) {
         p.w = &f->w->layer[p.layer];

@@ -215,6 +215,7 @@ static const struct shape {
     {"window of 37", 3, 6, 2, 8, 48, 96, 200, 20, 0, 37, NULL},
     {"exactly a tile", 2, 4, 2, 8, 32, 64, 128, 2, 0, 0, NULL},
     {"over two chunks of decode", 2, 4, 2, 8, 32, 64, 510, 6, 0, 0, NULL},
+    {"long and short row tiles", 2, 1, 1, 8, 16, 32, 1300, 3, 0, 0, NULL},
 };
 
 static void open_shape(model *t, const struct shape *s)

@@ -408,16 +408,36 @@ kvt_code engine_choose(kvt_engine *e, int budget, const int *layer, int n_layer,
  */
 
 /* Writes the slots that the row sees, and those that are always there, into the lane. */
-static void see(kvt_engine *e, engine_lane *lane, const bool *keep, int64_t n,
-                int64_t n_arrived)
+static void see(engine_lane *lane, const bool *keep, int64_t n, int64_t n_arrived)
 {
-    (void)e;
     lane->n_slot = 0;
     for (int64_t s = 0; s < n; s++)
         if (!keep || keep[s])
             lane->pos[lane->n_slot++] = s;
     for (int64_t t = n; t < n_arrived; t++)
         lane->pos[lane->n_slot++] = t;
+}
+
+/* The best B of the first n slots for a row that policy has been shown. */
+static kvt_code see_best(kvt_engine *e, engine_turn *t, int budget, int64_t B, kvt_err *err)
+{
+    engine_layer *l = &e->layer[t->layer];
+    engine_lane *at = engine_lane_at(e, budget, t->layer, t->lane);
+    int64_t n = t->view.n_slot;
+    table one;
+    t->score = kvt_arena_array(l->work, n, sizeof *t->score);
+    t->pinned = kvt_arena_array(l->work, n, sizeof *t->pinned);
+    t->keep = kvt_arena_array(l->work, n, sizeof *t->keep);
+    if (!t->score || !t->pinned || !t->keep || !make_table(&one, l->work, 1))
+        return kvt_fail_memory(err, n * (int64_t)sizeof *t->score);
+    if (!score_group(e, t, 1, budget, &t->layer, 1))
+        return KVT_OK;
+    fill_table(&one, t, 1, &B);
+    if (!select_group(e, &one, t, 1))
+        return kvt_fail_memory(err, n);
+    if (counts_hold(e, t, &B, 1, budget, &t->layer, 1))
+        see(at, t->keep, n, l->n_arrived);
+    return KVT_OK;
 }
 
 kvt_code engine_skip(kvt_engine *e, int budget, int layer, int lane, kvt_err *err)
@@ -430,33 +450,22 @@ kvt_code engine_skip(kvt_engine *e, int budget, int layer, int lane, kvt_err *er
     int64_t n = e->decode ? l->n_arrived : e->n_prompt;
     int64_t B = e->budget[budget] + (e->decode ? e->every : 0);
     engine_turn t = {.layer = layer, .lane = lane};
-    kvt_code code = KVT_OK;
     c->budget = e->budget[budget];
-    if (n <= B) {
-        see(e, at, NULL, n, l->n_arrived);
-    } else if (!(code = engine_fill(e, &t.view, layer, lane, e->identity, n, err))) {
-        t.view.mark = at->mark, t.view.state = at->state, t.view.rng = at->rng;
-        t.view.budget = B;
-        t.score = kvt_arena_array(l->work, n, sizeof *t.score);
-        t.pinned = kvt_arena_array(l->work, n, sizeof *t.pinned);
-        t.keep = kvt_arena_array(l->work, n, sizeof *t.keep);
-        table one;
-        if (!t.score || !t.pinned || !t.keep || !make_table(&one, l->work, 1))
-            return kvt_fail_memory(err, n * (int64_t)sizeof *t.score);
-        if (!at->begun && e->policy->begin)
-            e->policy->begin(e->use->params, &t.view);
-        at->begun = true;
-        if (e->policy->step)
-            e->policy->step(e->use->params, &t.view);
-        kvt_arena_rewind(l->hook, 0);
-        if (score_group(e, &t, 1, budget, &layer, 1)) {
-            fill_table(&one, &t, 1, &B);
-            if (!select_group(e, &one, &t, 1))
-                return kvt_fail_memory(err, n);
-            if (counts_hold(e, &t, &B, 1, budget, &layer, 1))
-                see(e, at, t.keep, n, l->n_arrived);
-        }
-    }
+    if (engine_fill(e, &t.view, layer, lane, e->identity, n, err))
+        return err->code;
+    t.view.mark = at->mark, t.view.state = at->state, t.view.rng = at->rng;
+    t.view.budget = B;
+    if (!at->begun && e->policy->begin)
+        e->policy->begin(e->use->params, &t.view);
+    at->begun = true;
+    if (e->policy->step)
+        e->policy->step(e->use->params, &t.view);
+    kvt_arena_rewind(l->hook, 0);
+    kvt_code code = KVT_OK;
+    if (n <= B)
+        see(at, NULL, n, l->n_arrived);
+    else
+        code = see_best(e, &t, budget, B, err);
     c->most = kvt_max(c->most, at->n_slot);
     kvt_arena_rewind(l->work, 0);
     return code;

@@ -5,6 +5,7 @@
  *   memory     peak memory beside what --plan said
  *
  *   bench_capture MODEL.gguf [TOKENS [NEW [RUNS [THREADS]]]]        2048 64 11 (all)
+ *   bench_capture --smoke        a tiny random model, once: that the program works
  *
  * CSV on stdout: what, median, lowest, highest, unit. The runs of two things that are compared
  * take turns, because a machine that others use changes its speed within seconds. */
@@ -20,6 +21,7 @@
 #include "capture/capture_priv.h"
 #include "compute/backend.h"
 #include "kvt/arena.h"
+#include "tests/gguf_make.h"
 
 enum { RUNS_MAX = 64, TILE = FORWARD_TILE };
 
@@ -283,17 +285,13 @@ static int64_t number(int argc, char **argv, int i, int64_t otherwise)
     return argc > i ? strtoll(argv[i], NULL, 10) : otherwise;
 }
 
-int main(int argc, char **argv)
+static void bench(const char *model, int64_t n, int64_t n_new, int runs, int n_thread)
 {
     kvt_err err;
     kvt_model *m;
     char blas[96];
-    int64_t n = number(argc, argv, 2, 2048), n_new = number(argc, argv, 3, 64);
-    int runs = (int)number(argc, argv, 4, 11);
-    kvt_ctx ctx = {.n_thread = (int)number(argc, argv, 5, 0)};
-    if (argc < 2 || n < 64 || n_new < 1 || runs < 1 || runs > RUNS_MAX)
-        die("usage: bench_capture MODEL.gguf [TOKENS [NEW [RUNS [THREADS]]]]");
-    if (kvt_model_open(&m, argv[1], NULL, &ctx, &err))
+    kvt_ctx ctx = {.n_thread = n_thread};
+    if (kvt_model_open(&m, model, NULL, &ctx, &err))
         die(err.text);
     printf("what,median,lowest,highest,unit\n");
     printf("\"BLAS: %s; vectors: %s\",%d,,,threads\n", kvt_blas_name(blas, sizeof blas),
@@ -301,5 +299,28 @@ int main(int argc, char **argv)
     bench_record(m, &ctx, n, n_new, runs); /* first: the peak is the process's */
     bench_prefill(m, &ctx, n, runs);
     kvt_model_close(m);
+}
+
+static void smoke(void)
+{
+    char model[64];
+    gguf_make_options tiny = gguf_make_defaults();
+    snprintf(model, sizeof model, "bench-capture-%ld.gguf", (long)getpid());
+    if (!gguf_make_llama(model, &tiny))
+        die("no model written");
+    bench(model, 200, 4, 1, 2);
+    unlink(model);
+}
+
+int main(int argc, char **argv)
+{
+    int64_t n = number(argc, argv, 2, 2048), n_new = number(argc, argv, 3, 64);
+    int runs = (int)number(argc, argv, 4, 11);
+    if (argc < 2 || n < 64 || n_new < 1 || runs < 1 || runs > RUNS_MAX)
+        die("usage: bench_capture MODEL.gguf [TOKENS [NEW [RUNS [THREADS]]]], or --smoke");
+    if (strcmp(argv[1], "--smoke") == 0)
+        smoke();
+    else
+        bench(argv[1], n, n_new, runs, (int)number(argc, argv, 5, 0));
     return 0;
 }

@@ -2,3 +2,7 @@
 kvt_test(test_tui_model LABEL tui MODULES tui SOURCES test_model.c hand.c)
 kvt_test(test_tui_screens LABEL tui MODULES tui SOURCES test_screens.c hand.c)
 kvt_test(test_tui_term LABEL tui MODULES tui SOURCES test_term.c hand.c)
+add_executable(make_trace make_trace.c ${PROJECT_SOURCE_DIR}/tests/synth.c)
+kvt_link(make_trace traces)
+kvt_test(test_tui_emulator LABEL tui MODULES base SOURCES test_emulator.c LIBRARIES vterm
+         ARGS $<TARGET_FILE:kvt> $<TARGET_FILE:make_trace>)

@@ -36,8 +36,7 @@ struct term {
  */
 
 /* The driver knows. curses would believe LINES and COLUMNS of the environment, which may be of
- * another window; without them (use_env) it refuses terminals whose description has no size. So it
- * begins as it likes and is told the truth at once. */
+ * another window, and set the terminal's scrolling region by them. */
 static bool ask_size(int *width, int *height)
 {
     struct winsize size;
@@ -176,6 +175,11 @@ kvt_code term_open(term **out, const term_options *o, kvt_err *err)
         kvt_free(t);
         return err->code;
     }
+    int width, height;
+    bool known = ask_size(&width, &height);
+    use_env(known ? FALSE
+                  : TRUE); /* without both some descriptions have no size and are refused */
+    use_tioctl(known ? TRUE : FALSE);
     t->screen = newterm(NULL, stdout, stdin);
     if (!t->screen) {
         signals_disarm();

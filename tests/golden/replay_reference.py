@@ -77,6 +77,12 @@ class Trace:
         """Attention of the query at this position on every token."""
         return self.rows[l, h, self.at[pos]]
 
+    def over(self, l, h, pos, slots):
+        """The row over these slots: as it is before an eviction, after one the softmax of what is left."""
+        a = self.row(l, h, pos)[slots]
+        whole = len(slots) == pos + 1
+        return a if whole or a.sum() == 0 else a / a.sum()
+
     def response(self, l, h):
         """[M T] the response rows of a head."""
         first = self.at[self.N] if self.M else self.Q
@@ -200,10 +206,7 @@ class H2O(Policy):
     def learn(self, t, lane, slots, state, m):
         heads = self.votes(lane)
         for h in heads:
-            a = t.response(lane[0], h)[m][slots]
-            if a.sum() == 0:
-                continue
-            for j, x in zip(slots, a / a.sum()):
+            for j, x in zip(slots, t.over(lane[0], h, t.N + m, slots)):
                 state[j] = state.get(j, 0.0) + x / len(heads)
 
     def score(self, t, lane, slots, state, budget):
@@ -243,8 +246,7 @@ class Tova(Policy):
     def score(self, t, lane, slots, state, budget):
         w = np.zeros(len(slots))
         for h in range(t.H):
-            a = t.row(lane[0], h, slots[-1])[slots]
-            w += a / a.sum() / t.H
+            w += t.over(lane[0], h, slots[-1], slots) / t.H
         return w, (slots == slots[-1]) & self.keep_last
 
 
@@ -786,6 +788,26 @@ def check_order(cells, report):
             report.number("oracle b=%s" % row["budget_asked"], "recall_mean_frac", 1, row["recall_mean_frac"], 1e-12)
 
 
+def check_alone(kvt, path, budgets, report):
+    """A row is the same whichever budgets run beside it, in falling order, and one by one."""
+    names = [p[0] for p in policies() if p[1] == "own"]
+    with tempfile.TemporaryDirectory() as tmp:
+        rows, _ = run_kvt(kvt, path, names, "own", budgets, os.path.join(tmp, "all"))
+        rows = {r["run_id"]: r for r in rows}
+        parts = [run_kvt(kvt, path, names, "own", [b], os.path.join(tmp, b))[0] for b in budgets]
+        parts.append(run_kvt(kvt, path, names, "own", budgets[::-1], os.path.join(tmp, "back"))[0])
+    for part in parts:
+        for r in part:
+            beside = rows.get(r["run_id"])
+            where = "%s %s %s b=%s" % (os.path.basename(path), r["policy"], r["policy_params"], r["budget_asked"])
+            report.checks += 1
+            if beside is None:  # two texts for one number of slots
+                continue
+            for k in r:
+                if r[k] != beside[k]:
+                    report.differ(where, k + " beside other budgets", r[k], beside[k])
+
+
 def check_sinks(kvt, path, report):
     """C010: where the first token draws most attention, nine tenths of the cache without it are worth
     little, and with it nearly everything. `streaming:sinks=0` is `window`."""
@@ -852,12 +874,15 @@ def main():
     p.add_argument("trace", nargs="+")
     p.add_argument("-b", "--budgets", default="1,2,3,7,16,33,70,12.5%,50%,90%,1000")
     p.add_argument("-p", "--policies", default="")
+    p.add_argument("--alone", action="store_true", help="each budget alone gives the same row")
     p.add_argument("--sinks", action="store_true", help="the traces have a sink at token 0: case C010")
     p.add_argument("-v", "--verbose", action="store_true", help="every difference, not six of a kind")
     a = p.parse_args()
     report = Report(a.verbose)
     for path in a.trace:
         compare(a.kvt, path, a.budgets.split(","), [x for x in a.policies.split(",") if x], report)
+        if a.alone:
+            check_alone(a.kvt, path, a.budgets.split(","), report)
         if a.sinks:
             check_sinks(a.kvt, path, report)
     print("%d cells, %d comparisons, %d near ties, %d differences" % (report.cells, report.checks, report.ties,

@@ -19,19 +19,22 @@ failed=0
 
 # name: the trace's file; the rest are make_synth's.
 compare() {
-    name=$1 sinks=
+    name=$1 also=
     shift
-    case $name in sink*) sinks=--sinks ;; esac
+    case $name in
+    sink*) also=--sinks ;;
+    alone*) also=--alone ;;
+    esac
     "$make" "$dir/$name.h5" queries=64 block=64 "$@"
     echo "$name: $*"
-    "$python" "$golden/replay_reference.py" "$kvt" "$dir/$name.h5" $sinks || failed=1
+    "$python" "$golden/replay_reference.py" "$kvt" "$dir/$name.h5" $also || failed=1
 }
 
 compare gqa1     layers=1 heads=2 kv_heads=2 prompt=65  response=20 seed=11
 compare gqa2     layers=2 heads=4 kv_heads=2 prompt=65  response=20 seed=12
 compare gqa3     layers=3 heads=6 kv_heads=2 prompt=200 response=20 seed=13
 compare gqa4     layers=2 heads=4 kv_heads=1 prompt=64  response=20 seed=14 sharpness=3
-compare odd_n    layers=2 heads=3 kv_heads=1 prompt=97  response=7  seed=15 sharpness=1
+compare alone    layers=2 heads=3 kv_heads=1 prompt=97  response=7  seed=15 sharpness=1
 compare tiny     layers=3 heads=6 kv_heads=2 prompt=5   response=20 seed=16
 compare one_row  layers=2 heads=4 kv_heads=2 prompt=200 response=1  seed=17
 compare one_tok  layers=2 heads=2 kv_heads=1 prompt=1   response=20 seed=18

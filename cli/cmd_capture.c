@@ -259,6 +259,10 @@ static kvt_code run(cli *c, const void *opts, int n_arg, char **arg, kvt_err *er
     } else if (!code) {
         code = kvt_capture(m, &spec, &counts, &c->ctx, err);
         cli_progress_end(c);
+        if (code == KVT_STOPPED && spec.prompts)
+            kvt_fail(err, code,
+                     "stopped: %lld traces are done and kept; the same command goes on",
+                     (long long)(counts.captured + counts.skipped));
         kvt_err shown;
         if ((!code || code == KVT_PARTLY) && print_counts(c, &plan, &counts, &shown) && !code) {
             *err = shown;

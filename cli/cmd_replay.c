@@ -193,6 +193,9 @@ static kvt_code run(cli *c, const void *options_, int n_arg, char **arg, kvt_err
     }
     if (code == KVT_OK)
         code = kvt_replay(&results, &counts, &spec, &c->ctx, err);
+    if (code == KVT_STOPPED)
+        kvt_fail(err, code, "stopped: %lld cells are done and kept; the same command goes on",
+                 (long long)(counts.computed + counts.reused));
     if (results != NULL && results->n > 0) {
         /* What was computed is shown; the outcome of the replay stays the outcome of the verb.
          */

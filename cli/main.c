@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,17 +150,23 @@ static kvt_code run(cli *c, int argc, char **argv, kvt_err *err)
     return run_verb(c, command, argc - at, argv + at, err);
 }
 
+static bool reader_is_gone(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO};
+    return poll(&out, 1, 0) == 1 && (out.revents & POLLERR);
+}
+
 /* A full disk or a closed pipe shows only when the last bytes leave. A pipe whose reader has
  * gone needs no words: whoever closed it knows. */
 static kvt_code close_stdout(kvt_code code, kvt_err *err, bool *silent)
 {
-    bool bad = ferror(stdout) != 0;
+    bool bad = ferror(stdout) != 0, gone = reader_is_gone();
     errno = 0;
     if (fclose(stdout))
         bad = true;
-    if (!bad || (code && code != KVT_NO && code != KVT_PARTLY))
+    if (!bad || (code && code != KVT_IO && code != KVT_NO && code != KVT_PARTLY))
         return code;
-    *silent = errno == EPIPE;
+    *silent = gone || errno == EPIPE;
     return kvt_fail(err, KVT_IO, "standard output: cannot write%s%s", errno ? ": " : "",
                     errno ? strerror(errno) : "");
 }

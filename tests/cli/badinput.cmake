@@ -3,7 +3,7 @@
 # real one.
 add_executable(make_gguf ../gguf_main.c ../gguf_make.c ../gguf_llama.c)
 kvt_link(make_gguf base)
-foreach(name capture replay)
+foreach(name capture replay disk stop)
   add_test(NAME test_bad_${name}
            COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test_bad_${name}.sh $<TARGET_FILE:kvt>
                    ${PROJECT_SOURCE_DIR} $<TARGET_FILE:make_gguf>)

@@ -116,7 +116,7 @@ cp a.h5 was.h5
 bad 2 "of another prompt, model or options" capture --model tiny.gguf --prompt b -o a.h5
 cp tiny.gguf model.gguf
 bad 1 "is there and no whole trace" capture --model tiny.gguf --prompt b -o model.gguf
-cmp -s a.h5 was.h5 && cmp -s model.gguf tiny.gguf || fail "a file was changed"
+{ cmp -s a.h5 was.h5 && cmp -s model.gguf tiny.gguf; } || fail "a file was changed"
 if mknod device c 1 3 2>/dev/null; then # like /dev/null, which a rename would replace
     bad 2 "no regular file" capture --model tiny.gguf --prompt b -o device --force
     [ -c device ] || fail "a device was replaced by a trace"
@@ -146,7 +146,7 @@ bad 1 "cannot open 'none.jsonl'" capture --model tiny.gguf --prompts none.jsonl 
 # CRLF, blank lines, no newline at the end; a line of 1,000,000 characters (C081).
 printf '\r\n%s\r\n\n{"id": "b", "prompt": "two"}' "$one" >set.jsonl
 good capture --model tiny.gguf --prompts set.jsonl -o new --max-new 2
-[ -f new/a.h5 ] && [ -f new/b.h5 ] || fail "a set with CRLF: not every trace is there"
+{ [ -f new/a.h5 ] && [ -f new/b.h5 ]; } || fail "a set with CRLF: not every trace is there"
 {
     printf '{"id": "long", "prompt": "'
     head -c 1000000 /dev/zero | tr '\0' x

@@ -76,7 +76,8 @@ static void layout(recorder *r, const recorder_spec *s)
     kvt_writer_spec w;
     recorder_extents(&w, s, s->n_token);
     int64_t d = g->head_dim, t = s->n_token, q = r->n_query;
-    r->temp_bytes = most(g->n_head * t * 4, most(g->n_head * w.n_block * t * 2, t * 4));
+    r->temp_bytes = most(g->n_head * t * 4, g->n_head * w.n_block * t * 2);
+    r->temp_bytes = most(r->temp_bytes, (w.n_block + 1) * 4);
     if (dataset_in_level(KVT_DS_KEYS, s->level))
         r->temp_bytes = most(r->temp_bytes, g->n_kv_head * t * d * 2);
     if (r->queries)

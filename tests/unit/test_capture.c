@@ -371,6 +371,7 @@ static const struct way {
     {"full, given response of more than a tile", KVT_FULL, NULL, text, -1, -1, true, false},
     {"two layers", KVT_FULL, "1,3", NULL, 7, -1, false, false},
     {"long blocks", KVT_FULL, NULL, text, -1, 30000, false, true},
+    {"one block", KVT_FULL, NULL, text, -1, 1, false, false},
     {"one new token", KVT_REPLAY, NULL, NULL, 1, -1, false, true},
 };
 
@@ -734,7 +735,7 @@ static void short_memory_is_an_error(void **state)
 {
     int64_t n = 1;
     (void)state;
-    for (;; n += 1 + n / 8) {
+    for (;; n += 1 + n / 4) {
         kvt_err err;
         kvt_capture_counts c;
         kvt_capture_spec s = spec_to("memory.h5");
@@ -753,6 +754,35 @@ static void short_memory_is_an_error(void **state)
     assert_true(n > 20);
 }
 
+/* C076: memory that is short once costs speed, not the trace: the engine goes on with smaller
+ * tiles, or says so. */
+static void short_memory_once_is_got_over(void **state)
+{
+    int64_t n = 1, ok = 0;
+    (void)state;
+    for (int last = 0; !last; n += 1 + n / 6) {
+        kvt_err err;
+        kvt_capture_counts c;
+        kvt_trace *t;
+        kvt_capture_spec s = spec_to("once.h5");
+        s.max_new = 2;
+        (void)kvt_alloc_count();
+        kvt_alloc_fail_at(n, false);
+        kvt_code code = kvt_capture(model, &s, &c, &ctx, &err);
+        last = kvt_alloc_count() < n;
+        kvt_alloc_fail_at(0, false);
+        if (code) {
+            assert_int_equal(code, KVT_NOMEM);
+            continue;
+        }
+        ok += !last;
+        CHECK_OK(kvt_trace_open(&t, s.out, 0, &err), &err);
+        CHECK_OK(kvt_trace_check(t, each_is_ok, NULL, &err), &err);
+        kvt_trace_close(t);
+    }
+    assert_true(ok > 2);
+}
+
 int main(void)
 {
     static struct CMUnitTest tests[64];
@@ -769,6 +799,7 @@ int main(void)
         cmocka_unit_test(a_stop_leaves_nothing_half_written),
         cmocka_unit_test(a_model_must_be_one),
         cmocka_unit_test(short_memory_is_an_error),
+        cmocka_unit_test(short_memory_once_is_got_over),
     };
     CHECK_ROWS(tests, &n, ways, traces_hold_what_was_computed);
     CHECK_ROWS(tests, &n, wrongs, mistakes_are_told);

@@ -256,17 +256,28 @@ static void put_error(pass *p, int cell, int layer, const row_block *b)
                                                b->full + i * b->n_dim, b->sum[i], b->n_dim);
 }
 
+/* Cells by what they keep of a lane: an allocator may give a lane less at a larger budget. */
+static void sort_cuts(int *cell, const int32_t *cut, int64_t step, int n_cell)
+{
+    for (int c = 0; c < n_cell; c++) {
+        int at = c;
+        for (; at > 0 && cut[cell[at - 1] * step] > cut[c * step]; at--)
+            cell[at] = cell[at - 1];
+        cell[at] = c;
+    }
+}
+
 /* One sum in the order of the ranking, looked at where each budget cuts. */
 static void err_ranked(pass *p, int layer, row_block *b, const lane_order *o)
 {
     int64_t from = 0, step = (int64_t)p->n_layer * p->n_lane;
+    int cell[KVT_BUDGETS_MAX];
+    sort_cuts(cell, o->cut, step, p->n_cell);
     start_output(b);
-    for (int c = 0; c < p->n_cell; c++) {
-        int64_t to = o->cut[c * step];
-        if (to < from) /* refused: it keeps nothing */
-            continue;
+    for (int i = 0; i < p->n_cell; i++) {
+        int64_t to = o->cut[cell[i] * step];
         add_output(b, o->rank + from, to - from);
-        put_error(p, c, layer, b);
+        put_error(p, cell[i], layer, b);
         from = to;
     }
 }

@@ -114,7 +114,7 @@ int64_t kvt_pin_window(float *score, bool *pinned, int64_t n_slot, int64_t windo
         return n;
     }
     for (int64_t s = 0; s < n_slot; s++)
-        score[s] = (float)s;
+        score[s] = (float)(s - n_slot); /* below 0: it only ranks */
     return 0;
 }
 

@@ -1,5 +1,5 @@
-/* plain.h - what a kept set loses, by the definitions and nothing else: loops over rows, tokens and
- * budgets. Tests hold kvt's numbers against it; bench/replay.c measures against it. */
+/* plain.h - what a kept set loses, by the definitions and nothing else: loops over rows, tokens
+ * and budgets. Tests hold kvt's numbers against it; bench/replay.c measures against it. */
 #ifndef TESTS_PLAIN_H
 #define TESTS_PLAIN_H
 

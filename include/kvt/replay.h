@@ -58,8 +58,9 @@ enum { KVT_BUDGETS_MAX = 64 };
 KVT_API KVT_CHECKED kvt_code kvt_budgets_parse(kvt_budget out[KVT_BUDGETS_MAX], int *n,
                                                const char *text, kvt_err *err);
 /* Slots per lane, at least 1 (but 0 under FLOOR_IEEE where its arithmetic says so, and -1 for a
- * fraction under ABS). A fraction gives at most n_prompt; tokens and bytes may be more, and then
- * nothing of the prompt is evicted. n_lane lanes of `slot_bytes` a slot share a budget of bytes. */
+ * fraction under ABS). A fraction gives at most n_prompt; tokens and bytes may be more, and
+ * then nothing of the prompt is evicted. n_lane lanes of `slot_bytes` a slot share a budget of
+ * bytes. */
 KVT_API int64_t kvt_budget_tokens(const kvt_budget *b, kvt_rule rule, int64_t n_prompt,
                                   int64_t n_lane, int64_t slot_bytes);
 KVT_API const char *kvt_rule_name(kvt_rule rule);

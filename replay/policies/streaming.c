@@ -76,7 +76,7 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     const streaming *p = params_;
     int64_t first = p->window > 0 ? kvt_max(lane->budget - p->window, 0) : p->sinks;
     for (int64_t s = 0; s < lane->n_slot; s++) {
-        out[s] = (float)lane->pos[s];
+        out[s] = (float)(lane->pos[s] - lane->now); /* minus the age: it only ranks */
         pinned[s] = lane->pos[s] < first || s >= lane->n_slot - p->window;
     }
 }

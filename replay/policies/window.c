@@ -16,7 +16,7 @@ static void score(const void *params, float *out, bool *pinned, const kvt_lane *
 {
     (void)params, (void)pinned;
     for (int64_t s = 0; s < lane->n_slot; s++)
-        out[s] = (float)lane->pos[s];
+        out[s] = (float)(lane->pos[s] - lane->now); /* minus the age: it only ranks */
 }
 
 const kvt_policy kvt_policy_window = {

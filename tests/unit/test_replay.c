@@ -155,7 +155,7 @@ static const char every_kind[] =
     "snapkv:window=4,pyramidkv:window=4,snapkv:window=4,compat=kvcf,h2o,h2o:every=3,tova,"
     "streaming,"
     "window,oracle-max,h2o:compat=kvpress,tova:compat=kvpress,streaming:sinks=2,window=0,"
-    "h2o/pyramid,streaming/pyramid";
+    "h2o/pyramid,streaming/pyramid,pyramidkv:compat=kvcf,window=4";
 
 static void compare_run(const synth *s, const kvt_replay_spec *spec, int64_t at_least)
 {
@@ -247,7 +247,7 @@ static void numbers_are_those_of_plain_loops(void **state)
         kvt_replay_spec run_spec = {.trace = &path,
                                     .n_trace = 1,
                                     .policies = every_kind,
-                                    .budgets = "4,5,8,50%,22,24,100",
+                                    .budgets = "4,5,8,50%,18,22,24,100",
                                     .out_dir = "",
                                     .keep_arrays = true};
         compare_run(s, &run_spec, 100);

@@ -131,33 +131,49 @@ static double quantile(double *pool, int64_t n, kvt_over over)
     return measure_quantile(pool, n, over == KVT_P50 ? 0.5 : over == KVT_P95 ? 0.95 : 1);
 }
 
-/* A row metric over all rows of a cell: means into its lanes at value[at], the defined values
- * into the pool. Returns how many; infinite ones are pooled and counted, and left out of the
- * means. */
+/* A row metric over the rows of one query head: defined values go to the pool, infinite ones
+ * are counted. Returns the mean of the finite ones, NAN where there is none. */
+static double pool_head(const finisher *f, const kvt_metric *m, int64_t from, double *pool,
+                        int64_t *n_pool, int64_t *n_inf)
+{
+    const pass *p = f->p;
+    double sum = 0;
+    int64_t finite = 0;
+    for (int64_t k = from; k < from + p->n_response; k++) {
+        kvt_judged j = {.lost = (double)p->lost[k],
+                        .out_err = p->out_err ? (double)p->out_err[k] : NAN};
+        j.kept = 1 - j.lost;
+        double x = m->row(&j);
+        if (isnan(x))
+            continue;
+        pool[(*n_pool)++] = x;
+        if (isinf(x))
+            ++*n_inf;
+        else
+            sum += x, finite++;
+    }
+    return finite > 0 ? sum / (double)finite : NAN;
+}
+
+/* All rows of a cell: means over rows, then heads, into its lanes at value[at]; returns how
+ * many values are pooled. */
 static int64_t pool_rows(const finisher *f, const kvt_metric *m, int cell, kvt_lane_row *lane,
                          int at, double *pool, int64_t *n_inf)
 {
     const pass *p = f->p;
-    int64_t n = 0, rows = p->n_head / p->n_lane * p->n_response;
+    int per = p->n_head / p->n_lane;
+    int64_t n = 0;
     for (int i = 0; p->lost && i < f->r->n_layer * p->n_lane; i++) {
-        int layer = f->layer[i / p->n_lane], head = i % p->n_lane * (p->n_head / p->n_lane);
-        int64_t from = pass_head(p, cell, layer, head) * p->n_response, finite = 0;
+        int64_t from = pass_head(p, cell, f->layer[i / p->n_lane], i % p->n_lane * per);
         double sum = 0;
-        for (int64_t k = from; k < from + rows; k++) {
-            kvt_judged j = {.lost = (double)p->lost[k],
-                            .out_err = p->out_err ? (double)p->out_err[k] : NAN};
-            j.kept = 1 - j.lost;
-            double x = m->row(&j);
-            if (isnan(x))
-                continue;
-            pool[n++] = x;
-            if (isinf(x))
-                ++*n_inf;
-            else
-                sum += x, finite++;
+        int heads = 0;
+        for (int h = 0; h < per; h++) {
+            double x = pool_head(f, m, (from + h) * p->n_response, pool, &n, n_inf);
+            if (!isnan(x))
+                sum += x, heads++;
         }
-        if (finite > 0)
-            lane[i].value[at] = sum / (double)finite;
+        if (heads > 0)
+            lane[i].value[at] = sum / heads;
     }
     return n;
 }

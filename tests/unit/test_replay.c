@@ -65,26 +65,35 @@ typedef struct sums {
     int64_t n_inf, n_kl, n_out, n_lane;
 } sums;
 
-/* What a lane's rows say, those left out that say nothing: infinite KL, no output. */
-static void add_lane(sums *all, const double *lost, const double *out_err, int64_t n)
+/* What the rows of a lane's heads say, those left out that say nothing: infinite KL, no output.
+ */
+static void add_lane(sums *all, const double *lost, const double *out_err, int64_t n_head,
+                     int64_t n)
 {
-    double sum = 0, kl = 0, out = 0;
-    int64_t n_kl = 0, n_out = 0;
-    for (int64_t i = 0; i < n; i++) {
-        sum += lost[i];
-        all->max = lost[i] > all->max ? lost[i] : all->max;
-        all->n_inf += lost[i] >= 1;
-        if (lost[i] < 1)
-            kl -= log1p(-lost[i]), n_kl++;
-        if (!isnan(out_err[i]))
-            out += out_err[i], n_out++;
+    double kl = 0, out = 0;
+    int64_t kl_heads = 0, out_heads = 0;
+    for (int64_t h = 0; h < n_head; h++, lost += n, out_err += n) {
+        double head_kl = 0, head_out = 0;
+        int64_t n_kl = 0, n_out = 0;
+        for (int64_t i = 0; i < n; i++) {
+            all->lost += lost[i] / (double)(n * n_head);
+            all->max = lost[i] > all->max ? lost[i] : all->max;
+            all->n_inf += lost[i] >= 1;
+            if (lost[i] < 1)
+                head_kl -= log1p(-lost[i]), n_kl++;
+            if (!isnan(out_err[i]))
+                head_out += out_err[i], n_out++;
+        }
+        if (n_kl > 0)
+            kl += head_kl / (double)n_kl, kl_heads++;
+        if (n_out > 0)
+            out += head_out / (double)n_out, out_heads++;
     }
-    all->lost += sum / (double)n;
     all->n_lane++;
-    if (n_kl > 0)
-        all->kl += kl / (double)n_kl, all->n_kl++;
-    if (n_out > 0)
-        all->out += out / (double)n_out, all->n_out++;
+    if (kl_heads > 0)
+        all->kl += kl / (double)kl_heads, all->n_kl++;
+    if (out_heads > 0)
+        all->out += out / (double)out_heads, all->n_out++;
 }
 
 /* Where slots are traded over the model while it decodes, recall is not measured at every step.
@@ -120,7 +129,7 @@ static void compare_layer(const synth *s, const kvt_result *r, int cell, int lay
                  "recall");
         all->recall += recall[a];
         all->best += best[a];
-        add_lane(all, lost + a * per * M, out_err + a * per * M, per * M);
+        add_lane(all, lost + a * per * M, out_err + a * per * M, per, M);
     }
     free(values);
 }

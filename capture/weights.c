@@ -8,6 +8,7 @@
 #include "capture/weights.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -155,21 +156,31 @@ static void decode_rows(float *block, const part *p, int64_t first, int64_t last
     }
 }
 
+/* One region for all parts, without a barrier behind each: on a machine that others use too, a
+ * barrier spins for as long as one of the threads is put aside. */
 static kvt_code decode_all(weights *w, const kvt_ctx *ctx, kvt_err *err)
 {
+    kvt_code code = KVT_OK;
+    atomic_bool stopped;
+    atomic_init(&stopped, false);
+#pragma omp parallel num_threads(kvt_threads(ctx))
     for (int64_t i = 0; i < w->n_part; i++) {
         const part *p = &w->part[i];
         int64_t rows = CHUNK / p->n_col > 0 ? CHUNK / p->n_col : 1;
         int64_t n_step = (p->n_row + rows - 1) / rows;
-#pragma omp parallel for schedule(dynamic) num_threads(kvt_threads(ctx))
+#pragma omp for schedule(dynamic) nowait
         for (int64_t s = 0; s < n_step; s++) {
             int64_t last = (s + 1) * rows < p->n_row ? (s + 1) * rows : p->n_row;
-            decode_rows(w->block, p, s * rows, last);
+            if (!atomic_load(&stopped))
+                decode_rows(w->block, p, s * rows, last);
         }
-        if (kvt_progress(ctx, "weights", i + 1, w->n_part, err))
-            return err->code;
+#pragma omp master
+        if (!code) {
+            code = kvt_progress(ctx, "weights", i + 1, w->n_part, err);
+            atomic_store(&stopped, code != KVT_OK);
+        }
     }
-    return KVT_OK;
+    return code;
 }
 
 static kvt_code fill(weights *w, const gguf *g, const kvt_ctx *ctx, kvt_err *err)

@@ -31,6 +31,7 @@ one_line() { # one_line TEXT
 
 # Below a folder: no temporary file.
 no_rest() { # no_rest FOLDER
+    [ -d "$1" ] || return 0
     rest=$(find "$1" -name '*.part*' -o -name '*.tmp*' | head -n 1)
     [ -z "$rest" ] || fail "$ran: $rest is left"
 }

@@ -9,3 +9,6 @@ foreach(name capture replay disk stop)
                    ${PROJECT_SOURCE_DIR} $<TARGET_FILE:make_gguf>)
   set_tests_properties(test_bad_${name} PROPERTIES LABELS cli SKIP_RETURN_CODE 77 TIMEOUT 300)
 endforeach()
+add_test(NAME test_same COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test_same.sh $<TARGET_FILE:kvt>
+                                ${PROJECT_SOURCE_DIR} $<TARGET_FILE:make_gguf>)
+set_tests_properties(test_same PROPERTIES LABELS cli SKIP_RETURN_CODE 77 TIMEOUT 300)

@@ -162,9 +162,9 @@ for words in "report results --csv -" "policy list"; do
 done
 # Nobody listens at all: what is written is whole all the same. A trace must not get the number of
 # a closed stream, or messages would land in it.
-for i in 1 2; do
+for level in none plain; do
     clean
-    into all-closed "$kvt" capture --model tiny.gguf --prompt cat --max-new 40 -o new/a.h5 -v -v --progress plain
+    into all-closed "$kvt" capture --model tiny.gguf --prompt cat --max-new 40 -o new/a.h5 -v -v --progress $level
     exits 1
     whole new
     [ -f new/a.h5 ] || fail "$ran: the trace is not there"

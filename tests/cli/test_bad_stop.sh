@@ -32,12 +32,12 @@ digests() { # digests FOLDER: of its traces
 
 (capture full) || fail "the set could not be captured"
 (replay full-results >rows.json) || fail "the traces could not be replayed"
-digests full >digests
-[ "$(wc -l <digests)" -eq 6 ] || fail "expected 6 traces, got $(wc -l <digests)"
+digests full >digest-list
+[ "$(wc -l <digest-list)" -eq 6 ] || fail "expected 6 traces, got $(wc -l <digest-list)"
 jq -S .rows rows.json >rows
 
 same_traces() { # same_traces FOLDER
-    digests "$1" | cmp -s - digests || fail "$ran: other traces than undisturbed ones"
+    digests "$1" | cmp -s - digest-list || fail "$ran: other traces than undisturbed ones"
 }
 same_results() { # same_results FOLDER JSON
     jq -S .rows "$2" | cmp -s - rows || fail "$ran: other rows than undisturbed ones"

@@ -1,9 +1,9 @@
 /* exp8.h - the exponential in f32, by polynomial: eight at a time and one at a time.
  *
  * exp(x) = 2^n exp(r), n = round(x / ln 2), r = x - n ln 2 in two parts (Cody and Waite),
- * exp(r) by a polynomial of degree 6 (least maximum error on [-ln2/2, ln2/2]); 2^n in two
- * factors, so that denormal results are right and large ones become infinite. Within 2 ulp
- * (tests/unit/test_math.c). NaN stays NaN, -inf gives 0. */
+ * exp(r) = 1 + r + r^2 P(r) with P of degree 5 on [-ln2/2, ln2/2] (coefficients of Cephes); 2^n
+ * in two factors, so that denormal results are right and large ones become infinite. Within 2
+ * ulp (tests/unit/test_kernels.c). NaN stays NaN, -inf gives 0. */
 #ifndef COMPUTE_CPU_EXP8_H
 #define COMPUTE_CPU_EXP8_H
 
@@ -17,13 +17,12 @@
 #define EXP_LOG2E  1.44269504088896341f
 #define EXP_LN2_HI 0.693359375f
 #define EXP_LN2_LO -2.12194440e-4f
-/* Cephes, expf: exp(r) = 1 + r + r^2 P(r). */
-#define EXP_P0 1.9875691500e-4f
-#define EXP_P1 1.3981999507e-3f
-#define EXP_P2 8.3334519073e-3f
-#define EXP_P3 4.1665795894e-2f
-#define EXP_P4 1.6666665459e-1f
-#define EXP_P5 5.0000001201e-1f
+#define EXP_P0     1.9875691500e-4f
+#define EXP_P1     1.3981999507e-3f
+#define EXP_P2     8.3334519073e-3f
+#define EXP_P3     4.1665795894e-2f
+#define EXP_P4     1.6666665459e-1f
+#define EXP_P5     5.0000001201e-1f
 
 static inline float exp_power(int n) /* 2^n, -126 <= n <= 127 */
 {

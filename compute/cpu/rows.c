@@ -133,7 +133,7 @@ SIMD_AVX2 static void softmax_avx2(float *z, int64_t lo, int64_t pos, float scal
     top = _mm256_set1_ps(max8(top));
     for (int64_t t = begin; t < end; t += LANES) {
         __m256 e = exp8(_mm256_sub_ps(_mm256_loadu_ps(z + t), top));
-        /* exp8(-inf) is the smallest denormal's neighbour 0: EXP_LOW underflows to 0. */
+        /* Of -inf it is exactly 0: EXP_LOW underflows. */
         _mm256_storeu_ps(z + t, e);
         sum = _mm256_add_ps(sum, e);
     }

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "base/buf.h"
 #include "tests/check.h"
 #include "tests/folder.h"
 #include "tests/model_path.h"
@@ -23,15 +24,13 @@ static void each(void *user, const kvt_finding *f)
         fail_msg("%s: %s", f->check, f->text);
 }
 
-static char *long_prompt(void)
+static void long_prompt(buf *text)
 {
-    char *text = calloc(1, 16384);
+    buf_init(text, 1 << 16);
     for (int i = 0; i < 90; i++)
-        snprintf(text + strlen(text), 200,
-                 "Day %d: %d ships passed the light, and the lamp was %s. ", i, i * 37 % 11,
-                 i % 3 ? "trimmed" : "filled");
-    strcat(text, "How many ships passed on day 3?");
-    return text;
+        buf_printf(text, "Day %d: %d ships passed the light, and the lamp was %s. ", i,
+                   i * 37 % 11, i % 3 ? "trimmed" : "filled");
+    buf_text(text, "How many ships passed on day 3?");
 }
 
 /* First: the peak is that of the process. */
@@ -41,10 +40,11 @@ static void memory_is_what_was_planned(void **state)
     kvt_capture_plan plan;
     kvt_capture_counts c;
     kvt_capture_spec s;
-    char *prompt = long_prompt();
+    buf prompt;
     (void)state;
+    long_prompt(&prompt);
     kvt_capture_defaults(&s);
-    s.prompt = prompt;
+    s.prompt = buf_get(&prompt);
     s.out = folder_path("long.h5");
     s.max_new = 4;
     CHECK_OK(kvt_capture_planned(model, &s, &plan, &ctx, &err), &err);
@@ -58,7 +58,7 @@ static void memory_is_what_was_planned(void **state)
     CHECK_OK(kvt_trace_check(t, each, &n, &err), &err);
     assert_true(n > 8);
     kvt_trace_close(t);
-    free(prompt);
+    buf_fini(&prompt);
 }
 
 static void the_answer_is_known_and_the_bytes_are_the_same(void **state)

@@ -485,7 +485,7 @@ static void threads_change_no_bytes(void **state)
             ctx.n_thread = threads[i];
             run_ok(&s);
             CHECK_OK(kvt_trace_open(&t, s.out, 0, &err), &err);
-            strcpy(content[i], kvt_trace_info_of(t)->digest);
+            snprintf(content[i], sizeof content[i], "%s", kvt_trace_info_of(t)->digest);
             kvt_trace_close(t);
         }
         assert_string_equal(content[0], content[1]);
@@ -504,7 +504,7 @@ static void sampling_follows_the_seed(void **state)
         s.top_p = 0.9;
         ctx.seed = i == 2 ? 8 : 7;
         kvt_capture_counts c = run_ok(&s);
-        strcpy(said[i], c.text);
+        snprintf(said[i], sizeof said[i], "%s", c.text);
     }
     ctx.seed = 0;
     assert_string_equal(said[0], said[1]);
@@ -632,15 +632,17 @@ static void a_bad_prompt_does_not_stop_the_others(void **state)
     kvt_err err;
     kvt_capture_counts c;
     kvt_capture_spec s = spec_to("partly");
-    char list[1024], *line = malloc(9000);
+    char list[1024];
+    buf line;
     (void)state;
     snprintf(list, sizeof list, "%s", folder_path("partly.jsonl"));
-    strcpy(line, "{\"id\":\"long\",\"prompt\":\"");
+    buf_init(&line, 1 << 16);
+    buf_text(&line, "{\"id\":\"long\",\"prompt\":\"");
     for (int i = 0; i < 700; i++)
-        strcat(line, "a b c d ");
-    strcat(line, "\"}\n{\"id\":\"good\",\"prompt\":\"Yes.\"}\n");
-    write_text(list, line);
-    free(line);
+        buf_text(&line, "a b c d ");
+    buf_text(&line, "\"}\n{\"id\":\"good\",\"prompt\":\"Yes.\"}\n");
+    write_text(list, buf_get(&line));
+    buf_fini(&line);
     s.prompt = NULL;
     s.prompts = list;
     s.max_new = 2;

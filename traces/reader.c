@@ -187,7 +187,7 @@ static kvt_code new_slab(kvt_trace *t, slab **out, int index, size_t bytes, kvt_
     static_assert(sizeof(slab) <= SLAB_HEAD, "values are 64-byte aligned");
     t->used += bytes;
     shrink(t);
-    slab *b = kvt_alloc((int64_t)(SLAB_HEAD + bytes), 1);
+    slab *b = kvt_resize(NULL, 0, (int64_t)(SLAB_HEAD + bytes), 1); /* filled, so not zeroed */
     if (!b) {
         t->used -= bytes;
         return kvt_fail_memory(err, bytes);
@@ -205,7 +205,7 @@ static kvt_code fill(kvt_trace *t, slab *b, kvt_ds ds, int layer, bool decode, k
         return trace_load(t, ds, layer, values(b), err);
     /* The halves are read into the upper half of their floats' place: the decoder walks upwards
      * and would overtake them, so they get a buffer of their own. */
-    uint16_t *half = kvt_alloc(n, sizeof *half);
+    uint16_t *half = kvt_resize(NULL, 0, n, sizeof *half);
     if (!half)
         return kvt_fail_memory(err, (size_t)n * 2);
     kvt_code code = trace_load(t, ds, layer, half, err);

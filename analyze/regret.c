@@ -13,9 +13,9 @@ kvt_code regret_mark(bool *marked, regret_sum *sum, const bool *held, const bool
     memset(marked, 0, (size_t)n * sizeof *marked);
     *sum = (regret_sum){0};
     kvt_arena *work = kvt_arena_new((size_t)n * 64 + (1 << 20));
-    double *missing = kvt_arena_array(work, n, sizeof *missing);
-    int32_t *order = kvt_arena_array(work, n, sizeof *order);
-    if (work == NULL || missing == NULL || order == NULL)
+    double *missing = work ? kvt_arena_array(work, n, sizeof *missing) : NULL;
+    int32_t *order = work ? kvt_arena_array(work, n, sizeof *order) : NULL;
+    if (missing == NULL || order == NULL)
         goto no_memory;
     for (int64_t t = 0; t < n; t++) {
         bool is_missing = judged[t] && !held[t] && mass[t] > 0;

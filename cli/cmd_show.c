@@ -43,6 +43,8 @@ static kvt_code load(cli *c, const show_options *o, const char *path, tui_loaded
     if (tui_load(out, path, o->results, err) ||
         tui_lacks(lack, *out, o->policy, o->budget, err))
         return err->code;
+    if (tui_loaded_problem(*out)[0])
+        cli_warn(c, "%s", tui_loaded_problem(*out));
     if (!lack->any)
         return KVT_OK;
     cli_note(c, "no results for this: replaying %s at %s", lack->policies, lack->budgets);

@@ -103,6 +103,8 @@ static kvt_code fill(app *a, tui_loaded *l, tui_lack *lack, kvt_err *err)
     char text[1024];
     if (tui_lacks(lack, l, a->s->policy, a->s->budget, err))
         return err->code;
+    if (tui_loaded_problem(l)[0] && !a->t && a->s->note)
+        a->s->note(a->s->user, tui_loaded_problem(l));
     if (!lack->any)
         return KVT_OK;
     snprintf(text, sizeof text, "no results for this: replaying %s at %s", lack->policies,

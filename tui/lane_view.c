@@ -129,7 +129,7 @@ static kvt_code order_steps(lane_view *v, kvt_err *err)
         return KVT_OK;
     }
     kvt_arena *work = kvt_arena_new((size_t)M * 64 + (1 << 20));
-    double *lost = kvt_arena_array(work, M, sizeof *lost);
+    double *lost = work ? kvt_arena_array(work, M, sizeof *lost) : NULL;
     for (int64_t m = 0; lost && m < M; m++)
         lost[m] = (double)v->lost[m];
     bool ok = lost && select_rank_double(v->worst, lost, M, work);

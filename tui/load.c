@@ -19,6 +19,7 @@ struct tui_loaded {
     kvt_rows *rows;     /* NULL: the trace has none */
     float *head;        /* f32 [M T] rows of one query head, on demand */
     char results[1024]; /* folder */
+    char problem[480];
 };
 
 /* ---- attention on demand -------------------------------------------------------------------
@@ -163,22 +164,61 @@ static kvt_code match_folder(void *user, const char *name, kvt_err *err)
     return file_join(f->path, sizeof f->path, f->dir, name, err);
 }
 
+typedef struct reader {
+    tui_loaded *l;
+    kvt_schema *schema; /* of cells, of lanes */
+    kvt_results *found;
+    const char *dir;
+} reader;
+
+/* A damaged file is passed over: a replay computes it again. */
+static kvt_code read_result(void *user, const char *name, kvt_err *err)
+{
+    reader *in = user;
+    char path[1024];
+    kvt_result *r;
+    kvt_err why = {0};
+    if (*name == '.' || !kvt_is_result_path(name) ||
+        file_join(path, sizeof path, in->dir, name, &why))
+        return KVT_OK;
+    if (kvt_result_open(&r, &in->schema[0], &in->schema[1], path, true, &why)) {
+        if (!in->l->problem[0])
+            snprintf(in->l->problem, sizeof in->l->problem, "%s", why.text);
+        return KVT_OK;
+    }
+    if (kvt_results_add(in->found, r, err)) {
+        kvt_result_free(r);
+        return err->code;
+    }
+    return KVT_OK;
+}
+
+/* The folder that a replay wrote for this trace; without one, everything below, or one file. */
 static kvt_code read_results(tui_loaded *l, kvt_err *err)
 {
-    kvt_schema *schema = kvt_alloc(2, sizeof *schema);
-    kvt_results *found = NULL;
     folder f = {.digest = l->data.digest, .dir = l->results};
-    kvt_code code = schema ? KVT_OK : kvt_fail_memory(err, 2 * sizeof *schema);
+    reader in = {.l = l, .schema = kvt_alloc(2, sizeof *in.schema)};
+    kvt_code code = in.schema ? KVT_OK : kvt_fail_memory(err, 2 * sizeof *in.schema);
+    if (!code) {
+        kvt_cell_schema(&in.schema[0]);
+        kvt_lane_schema(&in.schema[1]);
+    }
     if (!code && file_is_dir(l->results))
         code = file_list(l->results, match_folder, &f, err);
-    const char *from = f.path[0] ? f.path : l->results;
-    if (!code && file_exists(from)) {
-        kvt_cell_schema(&schema[0]);
-        kvt_lane_schema(&schema[1]);
-        code = kvt_results_load(&found, &schema[0], &schema[1], from, true, err);
+    if (!code && f.path[0]) {
+        in.dir = f.path;
+        in.found = kvt_alloc(1, sizeof *in.found);
+        code = in.found ? file_list(f.path, read_result, &in, err)
+                        : kvt_fail_memory(err, sizeof *in.found);
+    } else if (!code && file_exists(l->results)) {
+        code = kvt_results_load(&in.found, &in.schema[0], &in.schema[1], l->results, true, err);
     }
-    kvt_free(schema);
-    return code ? code : adopt(&l->data, found, err);
+    kvt_free(in.schema);
+    if (code) {
+        kvt_results_free(in.found);
+        return code;
+    }
+    return adopt(&l->data, in.found, err);
 }
 
 kvt_code tui_load(tui_loaded **out, const char *path, const char *results, kvt_err *err)
@@ -220,6 +260,11 @@ void tui_loaded_free(tui_loaded *l)
 const tui_data *tui_loaded_data(const tui_loaded *l)
 {
     return &l->data;
+}
+
+const char *tui_loaded_problem(const tui_loaded *l)
+{
+    return l->problem;
 }
 
 /* ---- what is missing -----------------------------------------------------------------------

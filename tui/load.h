@@ -13,6 +13,7 @@ KVT_CHECKED kvt_code tui_load(tui_loaded **out, const char *path, const char *re
                               kvt_err *err);
 void tui_loaded_free(tui_loaded *l); /* NULL is fine */
 const tui_data *tui_loaded_data(const tui_loaded *l);
+const char *tui_loaded_problem(const tui_loaded *l); /* a result that cannot be read, or "" */
 
 /* What a start with this policy and budget (NULL: any) lacks. */
 typedef struct tui_lack {

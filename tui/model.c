@@ -95,7 +95,7 @@ static kvt_code rank_lanes(tui_model *m, kvt_err *err)
         return KVT_OK;
     int n = r->n_layer * r->n_lane;
     kvt_arena *work = kvt_arena_new((size_t)n * 64 + (1 << 20));
-    double *value = kvt_arena_array(work, n, sizeof *value);
+    double *value = work ? kvt_arena_array(work, n, sizeof *value) : NULL;
     m->order = kvt_alloc(n, sizeof *m->order);
     bool ok = value && m->order;
     for (int pass = 0; ok && pass < 2; pass++) {
@@ -198,33 +198,37 @@ void tui_resize(tui_model *m, int width, int height)
 /* ---- opening -------------------------------------------------------------------------------
  */
 
-/* The policies that a person came for, not the controls; a budget near a tenth. */
+/* A cell to begin with, of the policies that a person came for before the controls: one whose
+ * regret is known before one where it is not, then a budget near a tenth. */
+static double appeal(const tui_data *d, int policy, int budget)
+{
+    int cell;
+    const kvt_result *r = tui_data_cell(d, policy, budget, &cell);
+    if (!tui_data_shows(r, cell))
+        return -1;
+    double far = fabs(log(fmax(d->budget[budget].frac, 1e-9) / 0.1));
+    return (r->is_control ? 0 : 4) + (isnan(r->cell[cell].regret_mean_frac) ? 0 : 2) +
+           1 / (1 + far);
+}
+
 static void choose_cell(tui_model *m, const tui_start *s)
 {
     const tui_data *d = m->data;
-    int best = -1;
-    double nearest = (double)INFINITY;
-    m->policy = s->policy ? tui_data_find_policy(d, s->policy) : -1;
-    m->budget = s->budget ? tui_data_find_budget(d, s->budget) : -1;
-    bool any_policy = m->policy < 0, any_budget = m->budget < 0;
-    if (any_policy)
-        m->policy = 0;
-    for (int p = any_policy ? 0 : m->policy; p < d->n_policy && best < 0; p++) {
+    int policy = s->policy ? tui_data_find_policy(d, s->policy) : -1;
+    int budget = s->budget ? tui_data_find_budget(d, s->budget) : -1;
+    double best = -1;
+    m->policy = policy < 0 ? 0 : policy;
+    m->budget = budget < 0 ? 0 : budget;
+    for (int p = 0; p < d->n_policy; p++)
         for (int b = 0; b < d->n_budget; b++) {
-            int cell;
-            const kvt_result *r = tui_data_cell(d, p, b, &cell);
-            double gap = fabs(log(fmax(d->budget[b].frac, 1e-9) / 0.1));
-            if (!tui_data_shows(r, cell) || (!any_budget && b != m->budget) || gap >= nearest)
-                continue;
-            nearest = gap;
-            best = b;
-            m->policy = p;
+            bool asked = (policy < 0 || p == policy) && (budget < 0 || b == budget);
+            double a = asked ? appeal(d, p, b) : -1;
+            if (a > best) {
+                best = a;
+                m->policy = p;
+                m->budget = b;
+            }
         }
-        if (!any_policy)
-            break;
-    }
-    if (any_budget)
-        m->budget = best < 0 ? 0 : best;
 }
 
 static void choose_lane(tui_model *m, const tui_start *s)

@@ -17,8 +17,8 @@ void ui_keys(const tui_model *m, grid *g, int y);
 int ui_missing(const tui_model *m, grid *g, int y);
 /* Any text made safe and cut to `max` columns with a mark. Returns the column behind. */
 int ui_text(grid *g, int y, int x, grid_style style, const char *text, int max);
-/* The next line of safe text, broken at a blank where there is one: moves *text on. False: none is
- * left. */
+/* The next line of safe text, broken at a blank where there is one: moves *text on. False: none
+ * is left. */
 bool ui_wrap(const char **text, char *line, size_t cap, int columns);
 /* A share in three columns: ".07", "1.0", " - ". */
 void ui_share(double x, char out[8]);

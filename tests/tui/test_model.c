@@ -316,7 +316,7 @@ static void regret_is_what_it_says(void **state)
             mass += hand_attention(h, m.layer, m.lane, s, t);
         CHECK_NEAR(v->mass[t], mass, 1e-9 * (1 + mass));
         bool missing = v->evict[t] >= 0 && v->judged[t] == 1;
-        bool vain = v->evict[t] < 0 && v->judged[t] != 1;
+        bool vain = v->evict[t] < 0 && v->judged[t] == 0;
         all += missing ? mass : vain ? -mass : 0;
         carried += v->regretted[t] ? mass : 0;
         assert_true(!v->regretted[t] || missing);
@@ -528,6 +528,42 @@ static void the_command_that_makes_a_view(void **state)
     hand_free(h);
 }
 
+/* The n-th allocation fails, for each n: an error or a message, nothing else. */
+static void memory_may_run_out(void **state)
+{
+    (void)state;
+    static const char *const session[] = {"lane", "find the", "policy snapkv", "layer +1",
+                                          "resize 60x15"};
+    hand *h = hand_new(&worlds[8].spec);
+    for (int64_t n = 1; n < 500; n++) {
+        kvt_err err = {0};
+        tui_model m;
+        tui_command c;
+        grid g;
+        CHECK_OK(grid_init(&g, 60, 15, false, &err), &err);
+        kvt_alloc_fail_at(n, false);
+        kvt_code code = tui_model_init(&m, hand_data(h), &anywhere, &err);
+        if (!code)
+            tui_resize(&m, 100, 30);
+        for (int i = 0; !code && i < CHECK_COUNT(session); i++)
+            if (!tui_command_parse(&c, session[i], &err))
+                tui_update(&m, &c);
+        bool done = !code && kvt_alloc_count() < n;
+        kvt_alloc_fail_at(0, false);
+        if (!code)
+            tui_draw(&m, &g);
+        else
+            assert_int_equal(code, KVT_NOMEM);
+        tui_model_fini(&m);
+        grid_fini(&g);
+        if (done) {
+            hand_free(h);
+            return;
+        }
+    }
+    fail_msg("still failing after 500 allocations");
+}
+
 int main(void)
 {
     struct CMUnitTest tests[80];
@@ -547,5 +583,6 @@ int main(void)
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(lines_are_typed);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_resize_keeps_the_token_in_its_row);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(the_command_that_makes_a_view);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(memory_may_run_out);
     return CHECK_RUN("model", tests, n);
 }

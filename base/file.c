@@ -137,6 +137,27 @@ kvt_code file_join(char *out, size_t cap, const char *dir, const char *name, kvt
     return KVT_OK;
 }
 
+/* Temporary files of this name whose writer was killed: a living one writes more often. */
+static void drop_stale(const char *dir, const char *name)
+{
+    enum { STALE_SECONDS = 3600, DIGITS = 6 };
+    static const char end[] = ".part";
+    size_t n = strlen(name);
+    DIR *d = opendir(dir);
+    const struct dirent *e;
+    while (d && (e = readdir(d))) {
+        const char *s = e->d_name;
+        struct stat st;
+        if (strlen(s) == 1 + n + 1 + DIGITS + sizeof end - 1 && s[0] == '.' &&
+            !strncmp(s + 1, name, n) && s[1 + n] == '.' && !strcmp(s + 2 + n + DIGITS, end) &&
+            !fstatat(dirfd(d), s, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
+            st.st_mtime < time(NULL) - STALE_SECONDS)
+            unlinkat(dirfd(d), s, 0);
+    }
+    if (d)
+        closedir(d);
+}
+
 kvt_code file_temp_name(char *out, size_t cap, const char *path, kvt_err *err)
 {
     static const char digits[] = "abcdefghijklmnopqrstuvwxyz0123456789";
@@ -147,8 +168,12 @@ kvt_code file_temp_name(char *out, size_t cap, const char *path, kvt_err *err)
     file_dir(dir, sizeof dir, path);
     if (!file_base(path)[0])
         return kvt_fail(err, KVT_USAGE, "'%s' is the name of a folder", path);
+    if (file_exists(path) && !file_is_regular(path) &&
+        !file_is_dir(path)) /* a rename would take a device's place */
+        return kvt_fail(err, KVT_USAGE, "'%s' is no regular file and is not replaced", path);
     if (faccessat(AT_FDCWD, dir, W_OK | X_OK, AT_EACCESS))
         return fail_errno(err, "write to the folder", dir, errno);
+    drop_stale(dir, file_base(path));
     for (int attempt = 0; attempt < 100; attempt++) {
         clock_gettime(CLOCK_REALTIME, &now);
         uint64_t x = (uint64_t)now.tv_nsec + (uint64_t)now.tv_sec * 1000000007u;
@@ -205,9 +230,23 @@ static int write_all(int fd, const char *bytes, size_t n)
     return 0;
 }
 
+/* Into a device or pipe, such as /dev/stdout: there is nothing to replace. */
+static kvt_code write_through(const char *path, const void *bytes, size_t n, kvt_err *err)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return fail_errno(err, "write", path, errno);
+    int number = write_all(fd, bytes, n);
+    if (close(fd) && !number)
+        number = errno;
+    return number ? fail_errno(err, "write", path, number) : KVT_OK;
+}
+
 kvt_code file_write(const char *path, const void *bytes, size_t n, kvt_err *err)
 {
     char temp[PATH_ROOM + 16];
+    if (file_exists(path) && !file_is_regular(path) && !file_is_dir(path))
+        return write_through(path, bytes, n, err);
     if (file_temp_name(temp, sizeof temp, path, err))
         return err->code;
     int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -264,7 +264,10 @@ const kvt_policy *kvt_registry_find(const kvt_registry *r, const char *name)
 
 const char *kvt_registry_nearest(const kvt_registry *r, const char *name)
 {
-    return text_nearest(name, r->name);
+    const char *built_in[sizeof policies / sizeof policies[0]] = {0};
+    for (int i = 0; policies[i]; i++)
+        built_in[i] = policies[i]->name;
+    return text_nearest(name, r ? r->name : built_in);
 }
 
 const char *registry_digest(const kvt_registry *r, const kvt_policy *p)

@@ -211,7 +211,7 @@ static kvt_code find_policy(kvt_use *u, const kvt_registry *r, const char *name,
     u->policy = r ? kvt_registry_find(r, name) : kvt_policy_find(name);
     if (u->policy)
         return KVT_OK;
-    const char *near = r ? kvt_registry_nearest(r, name) : NULL;
+    const char *near = kvt_registry_nearest(r, name);
     if (near)
         return kvt_fail(err, KVT_USAGE, "no policy '%.40s' (did you mean '%s'?)", name, near);
     return kvt_fail(err, KVT_USAGE, "no policy '%.40s' (kvt policy list names them)", name);

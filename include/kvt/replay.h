@@ -100,7 +100,7 @@ KVT_API KVT_CHECKED kvt_code kvt_registry_plugin(kvt_registry *r, const char *pa
                                                  kvt_err *err);
 KVT_API const kvt_policy *const *kvt_registry_policies(const kvt_registry *r);
 KVT_API const kvt_policy *kvt_registry_find(const kvt_registry *r, const char *name);
-/* Nearest known name, or NULL. */
+/* Nearest known name, or NULL; of the built-in ones where r is NULL. */
 KVT_API const char *kvt_registry_nearest(const kvt_registry *r, const char *name);
 
 /* Reads one policy's text form. */

@@ -139,6 +139,49 @@ static void temporary_names_lie_beside(void **state)
                 "is the name of a folder", &err);
 }
 
+/* What a killed writer left goes when the same name is written again; a living one's stays. */
+static void stale_temporary_files_go(void **state)
+{
+    static const char *const names[] = {".s.h5.abc123.part", ".s.h5.abc124.part",
+                                        ".s.h5x.abc123.part", ".other.abc123.part"};
+    const struct timespec old[2] = {{.tv_sec = 1000000}, {.tv_sec = 1000000}};
+    (void)state;
+    kvt_err err;
+    char name[1200];
+    for (int i = 0; i < 4; i++) {
+        int fd = open(in_root(names[i]), O_WRONLY | O_CREAT, 0600);
+        assert_true(fd >= 0);
+        close(fd);
+        if (i != 1) /* just written */
+            assert_int_equal(utimensat(AT_FDCWD, in_root(names[i]), old, 0), 0);
+    }
+    CHECK_OK(file_temp_name(name, sizeof name, in_root("s.h5"), &err), &err);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(file_exists(in_root(names[i])), i != 0);
+        unlink(in_root(names[i]));
+    }
+}
+
+/* A device or pipe is written to, and never replaced by a file. */
+static void devices_are_not_replaced(void **state)
+{
+    (void)state;
+    kvt_err err;
+    char got[8] = "", pipe_path[1200], name[1200];
+    snprintf(pipe_path, sizeof pipe_path, "%s", in_root("pipe"));
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    assert_false(file_is_regular(pipe_path));
+    int fd = open(pipe_path, O_RDONLY | O_NONBLOCK);
+    assert_true(fd >= 0);
+    CHECK_OK(file_write(pipe_path, "text", 4, &err), &err);
+    assert_int_equal(read(fd, got, sizeof got), 4);
+    assert_string_equal(got, "text");
+    close(fd);
+    CHECK_FAILS(file_temp_name(name, sizeof name, pipe_path, &err), KVT_USAGE,
+                "is no regular file", &err);
+    unlink(pipe_path);
+}
+
 static void failed_commit_leaves_the_old_file(void **state)
 {
     (void)state;
@@ -340,7 +383,7 @@ static void standard_input_is_a_dash(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[CHECK_COUNT(path_rows) + 13];
+    struct CMUnitTest tests[CHECK_COUNT(path_rows) + 15];
     int n = 0;
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(bytes_come_back);
     CHECK_ROWS(tests, &n, path_rows, paths_are_split);
@@ -356,5 +399,7 @@ int main(void)
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(nothing_stays_open);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(free_room_is_known);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(standard_input_is_a_dash);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(stale_temporary_files_go);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(devices_are_not_replaced);
     return _cmocka_run_group_tests("file", tests, (size_t)n, make_root, remove_root);
 }

@@ -65,6 +65,5 @@ function(kvt_test name)
     set(T_TIMEOUT 300)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${T_LABEL}" TIMEOUT ${T_TIMEOUT}
-                                          SKIP_RETURN_CODE 77
-                                          ENVIRONMENT OMP_WAIT_POLICY=passive)
+                                          SKIP_RETURN_CODE 77)
 endfunction()

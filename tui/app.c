@@ -26,8 +26,7 @@ typedef struct app {
     bool ended; /* by a signal */
 } app;
 
-/* ---- drawing -------------------------------------------------------------------------------
- */
+/* ---- drawing ----------------------------------------------------------------------------- */
 
 static kvt_code draw(app *a, kvt_err *err)
 {
@@ -47,8 +46,7 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* ---- computing -----------------------------------------------------------------------------
- */
+/* ---- computing --------------------------------------------------------------------------- */
 
 /* While a replay runs, its progress is the message; Esc and signals stop it, other keys wait
  * for nothing and are let go. */
@@ -133,8 +131,7 @@ static kvt_code open_trace(app *a, const char *path, kvt_err *err)
     return code;
 }
 
-/* ---- what the model wants ------------------------------------------------------------------
- */
+/* ---- what the model wants ---------------------------------------------------------------- */
 
 static void run_missing(app *a)
 {
@@ -185,8 +182,7 @@ static bool serve(app *a) /* false: the end */
     return want != TUI_WANT_QUIT;
 }
 
-/* ---- with a terminal -----------------------------------------------------------------------
- */
+/* ---- with a terminal --------------------------------------------------------------------- */
 
 static void handle(app *a, const term_event *e)
 {
@@ -256,8 +252,7 @@ static kvt_code run_on_terminal(app *a, kvt_err *err)
     return code;
 }
 
-/* ---- without one ---------------------------------------------------------------------------
- */
+/* ---- without one ------------------------------------------------------------------------- */
 
 /* A line is a command as behind ':', "key NAME" is a key; '#' begins a comment. */
 static kvt_code run_line(app *a, const char *line, kvt_err *err)
@@ -326,8 +321,7 @@ static kvt_code run_headless(app *a, kvt_err *err)
     return code;
 }
 
-/* ---- files ---------------------------------------------------------------------------------
- */
+/* ---- files ------------------------------------------------------------------------------- */
 
 static void describe(tui_file *f, const char *path)
 {

@@ -17,8 +17,7 @@ void tui_data_fini(tui_data *d)
     *d = (tui_data){0};
 }
 
-/* ---- the index -----------------------------------------------------------------------------
- */
+/* ---- the index --------------------------------------------------------------------------- */
 
 static bool same_policy(const tui_policy *p, const kvt_result *r)
 {
@@ -107,8 +106,7 @@ void tui_data_index(tui_data *d)
         label(d, i);
 }
 
-/* ---- looking up ----------------------------------------------------------------------------
- */
+/* ---- looking up -------------------------------------------------------------------------- */
 
 bool tui_data_shows(const kvt_result *r, int cell)
 {

@@ -64,15 +64,29 @@ static bool add(maker *k, int64_t token, const char *text, int width, bool newli
     return !newline || new_line(k);
 }
 
+static bool is_plain(const uint8_t *s, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (s[i] < 0x20 || s[i] > 0x7e)
+            return false;
+    return true;
+}
+
 /* [begin, end) without a newline, as one piece that is cut at the window's width. */
 static bool add_run(maker *k, int64_t token, int64_t begin, int64_t end, bool dotted)
 {
     char text[CUT_BYTES], *at = text;
+    const uint8_t *bytes = k->d->text + begin;
+    int64_t n = end - begin;
     int room = k->f->width - (dotted ? 1 : 0);
+    if (!dotted && n > 0 && n <= room && n < CUT_BYTES && is_plain(bytes, n)) {
+        memcpy(text, bytes, (size_t)n); /* nearly every token: nothing to make safe */
+        text[n] = 0;
+        return add(k, token, text, (int)n, false);
+    }
     if (dotted)
         at += snprintf(text, sizeof text, "%s", k->f->ascii ? "." : "\u00b7");
-    text_safe_cut(at, sizeof text - (size_t)(at - text), k->d->text + begin,
-                  (size_t)(end - begin), room, k->f->ascii);
+    text_safe_cut(at, sizeof text - (size_t)(at - text), bytes, (size_t)n, room, k->f->ascii);
     int width = text_columns(text);
     if (width == 0) { /* no bytes, or nothing of them fits: still a place for the cursor */
         snprintf(text, sizeof text, " ");

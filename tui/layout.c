@@ -8,8 +8,7 @@ static bool has_tabs(const tui_model *m)
     return m->width >= 90 && m->height >= 26;
 }
 
-/* ---- lane ----------------------------------------------------------------------------------
- */
+/* ---- lane -------------------------------------------------------------------------------- */
 
 lane_layout layout_lane(const tui_model *m)
 {
@@ -52,8 +51,7 @@ int layout_lines(const tui_model *m)
     return lines < 1 ? 1 : lines;
 }
 
-/* ---- overview ------------------------------------------------------------------------------
- */
+/* ---- overview ---------------------------------------------------------------------------- */
 
 /* Heads on a row: cells shrink first, then the window moves with the selection. */
 static void place_heads(overview_layout *o, const tui_model *m, int room, bool means)

@@ -22,8 +22,7 @@ struct tui_loaded {
     char problem[480];
 };
 
-/* ---- attention on demand -------------------------------------------------------------------
- */
+/* ---- attention on demand ----------------------------------------------------------------- */
 
 static int layer_of(const kvt_trace_info *i, int layer_id)
 {
@@ -82,8 +81,7 @@ static kvt_code give_future(void *user, int layer_id, int lane, bool by_query_he
     return KVT_OK;
 }
 
-/* ---- opening -------------------------------------------------------------------------------
- */
+/* ---- opening ----------------------------------------------------------------------------- */
 
 static kvt_code copy(void **out, kvt_trace *t, kvt_ds ds, kvt_err *err)
 {
@@ -267,8 +265,7 @@ const char *tui_loaded_problem(const tui_loaded *l)
     return l->problem;
 }
 
-/* ---- what is missing -----------------------------------------------------------------------
- */
+/* ---- what is missing --------------------------------------------------------------------- */
 
 /* Whether a cell with a result is there: a policy and budget, or any of what was not named. */
 static bool has(const tui_data *d, int policy, const char *budget)

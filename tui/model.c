@@ -11,8 +11,7 @@
 #include "kvt/metric.h"
 #include "tui/layout.h"
 
-/* ---- small things --------------------------------------------------------------------------
- */
+/* ---- small things ------------------------------------------------------------------------ */
 
 const char *tui_metric_name(tui_metric metric)
 {
@@ -60,8 +59,7 @@ void tui_lane_name(const tui_model *m, int layer, int lane, char *out, size_t ca
                  m->r->by_query_head ? 'H' : 'G', lane);
 }
 
-/* ---- values --------------------------------------------------------------------------------
- */
+/* ---- values ------------------------------------------------------------------------------ */
 
 double tui_lane_value(const kvt_result *r, int cell, int layer, int lane, tui_metric metric)
 {
@@ -116,8 +114,7 @@ static kvt_code rank_lanes(tui_model *m, kvt_err *err)
     return ok ? KVT_OK : kvt_fail_memory(err, (size_t)n * 64);
 }
 
-/* ---- selecting -----------------------------------------------------------------------------
- */
+/* ---- selecting --------------------------------------------------------------------------- */
 
 static int64_t clamp(int64_t x, int64_t n)
 {
@@ -195,8 +192,7 @@ void tui_resize(tui_model *m, int width, int height)
     tui_select_token(m, m->token);
 }
 
-/* ---- opening -------------------------------------------------------------------------------
- */
+/* ---- opening ----------------------------------------------------------------------------- */
 
 /* A cell to begin with, of the policies that a person came for before the controls: one whose
  * regret is known before one where it is not, then a budget near a tenth. */
@@ -324,8 +320,7 @@ void tui_model_fini(tui_model *m)
     *m = (tui_model){0};
 }
 
-/* ---- the same view by a command line -------------------------------------------------------
- */
+/* ---- the same view by a command line ----------------------------------------------------- */
 
 /* Appends a word, quoted where a shell would read more into it. */
 static void add_word(char *out, size_t cap, const char *word)

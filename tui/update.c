@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "tui/choose.h"
 #include "tui/find.h"
 #include "tui/model.h"
 
@@ -19,113 +20,7 @@ const tui_screen *tui_screen_of(tui_where where)
     return &screens[where];
 }
 
-/* ---- policy and budget ---------------------------------------------------------------------
- */
-
-static void say_cell(tui_model *m)
-{
-    const tui_data *d = m->data;
-    int cell;
-    const char *policy = d->policy[m->policy].label, *budget = d->budget[m->budget].text;
-    if (!d->n_policy) {
-        tui_say(m, "no results for this trace; R computes some");
-        return;
-    }
-    if (m->r) {
-        tui_say(m, "%s at %s", policy, budget);
-        return;
-    }
-    const kvt_result *r = tui_data_cell(d, m->policy, m->budget, &cell);
-    if (r && strcmp(r->cell[cell].status, "ok") != 0)
-        tui_say(m, "%s at %s was %s: %.300s", policy, budget, r->cell[cell].status,
-                r->cell[cell].error);
-    else
-        tui_say(m, "%s at %s has no result; R computes it, y shows the command", policy,
-                budget);
-}
-
-static void select_pair(tui_model *m, int policy, int budget)
-{
-    kvt_err err = {0};
-    m->policy = policy;
-    m->budget = budget;
-    tui_start s = {.policy = m->data->policy[policy].label,
-                   .budget = m->data->budget[budget].text};
-    if (tui_model_data(m, m->data, &s, false, &err))
-        tui_say(m, "%s", err.text);
-    else
-        say_cell(m);
-}
-
-static void turn_policy(tui_model *m, int by)
-{
-    int n = m->data->n_policy;
-    if (n < 2)
-        tui_say(m,
-                n ? "%s is the only policy with a result; :policy NAME names another"
-                  : "no results; :policy NAME and R compute one%s",
-                n ? m->data->policy[0].label : "");
-    else
-        select_pair(m, (m->policy + by + n) % n, m->budget);
-}
-
-static void turn_budget(tui_model *m, int by)
-{
-    int n = m->data->n_budget, to = m->budget + by;
-    if (n < 2)
-        tui_say(m,
-                n ? "%s is the only budget with a result; :budget X names another"
-                  : "no results; :budget X and R compute one%s",
-                n ? m->data->budget[0].text : "");
-    else if (to < 0 || to >= n)
-        tui_say(m, "%s is the %s budget with a result; :budget X names another",
-                m->data->budget[m->budget].text, to < 0 ? "smallest" : "largest");
-    else
-        select_pair(m, m->policy, to);
-}
-
-static void name_policy(tui_model *m, const char *name)
-{
-    int at = tui_data_find_policy(m->data, name);
-    if (at >= 0) {
-        select_pair(m, at, m->budget);
-        return;
-    }
-    snprintf(m->asked_policy, sizeof m->asked_policy, "%s", name);
-    tui_say(m, "%.100s has no result for this trace; R computes it", name);
-}
-
-static void name_budget(tui_model *m, const char *text)
-{
-    int at = tui_data_find_budget(m->data, text);
-    if (at >= 0) {
-        select_pair(m, m->policy, at);
-        return;
-    }
-    snprintf(m->asked_budget, sizeof m->asked_budget, "%.31s", text);
-    tui_say(m, "budget %.31s has no result for this trace; R computes it", text);
-}
-
-static void run_missing(tui_model *m)
-{
-    const tui_data *d = m->data;
-    bool asked = m->asked_policy[0] || m->asked_budget[0];
-    if (m->r && !asked) {
-        tui_say(m, "%s at %s is computed; name another with :policy NAME or :budget X",
-                d->policy[m->policy].label, d->budget[m->budget].text);
-        return;
-    }
-    if (!m->asked_policy[0] && d->n_policy)
-        snprintf(m->asked_policy, sizeof m->asked_policy, "%.511s",
-                 d->policy[m->policy].of->policy_text);
-    if (!m->asked_budget[0] && d->n_budget)
-        snprintf(m->asked_budget, sizeof m->asked_budget, "%s", d->budget[m->budget].text);
-    m->want = TUI_WANT_RUN;
-    tui_say(m, "replaying %.100s at %s", m->asked_policy, m->asked_budget);
-}
-
-/* ---- lane, step, token ---------------------------------------------------------------------
- */
+/* ---- lane, step, token ------------------------------------------------------------------- */
 
 static void say_lane(tui_model *m)
 {
@@ -271,8 +166,7 @@ static void to_lane(tui_model *m, const tui_command *c)
             m->r->n_lane - 1);
 }
 
-/* ---- looks ---------------------------------------------------------------------------------
- */
+/* ---- looks ------------------------------------------------------------------------------- */
 
 static void set_metric(tui_model *m, const char *name)
 {
@@ -355,8 +249,7 @@ static void go_to(tui_model *m, tui_where where)
     }
 }
 
-/* ---- dispatch ------------------------------------------------------------------------------
- */
+/* ---- dispatch ---------------------------------------------------------------------------- */
 
 /* Commands that need nothing of a trace. True: done. */
 static bool update_any(tui_model *m, const tui_command *c)
@@ -392,13 +285,13 @@ static bool update_trace(tui_model *m, const tui_command *c)
     switch (c->what) {
     case TUI_OVERVIEW: go_to(m, TUI_ON_overview); return true;
     case TUI_LANE: go_to(m, TUI_ON_lane); return true;
-    case TUI_POLICY_ON: turn_policy(m, 1); return true;
-    case TUI_POLICY_BACK: turn_policy(m, -1); return true;
-    case TUI_BUDGET_ON: turn_budget(m, 1); return true;
-    case TUI_BUDGET_BACK: turn_budget(m, -1); return true;
-    case TUI_TO_POLICY: name_policy(m, c->text); return true;
-    case TUI_TO_BUDGET: name_budget(m, c->text); return true;
-    case TUI_RUN: run_missing(m); return true;
+    case TUI_POLICY_ON: choose_policy_by(m, 1); return true;
+    case TUI_POLICY_BACK: choose_policy_by(m, -1); return true;
+    case TUI_BUDGET_ON: choose_budget_by(m, 1); return true;
+    case TUI_BUDGET_BACK: choose_budget_by(m, -1); return true;
+    case TUI_TO_POLICY: choose_policy(m, c->text); return true;
+    case TUI_TO_BUDGET: choose_budget(m, c->text); return true;
+    case TUI_RUN: choose_run(m); return true;
     case TUI_STEP_BACK: move_step(m, -1); return true;
     case TUI_STEP_ON: move_step(m, 1); return true;
     case TUI_STEPS_BACK: move_step(m, -16); return true;
@@ -463,12 +356,11 @@ void tui_update(tui_model *m, const tui_command *c)
         if (m->r)
             update_lane(m, c);
         else
-            say_cell(m);
+            choose_say(m);
     }
 }
 
-/* ---- keys ----------------------------------------------------------------------------------
- */
+/* ---- keys -------------------------------------------------------------------------------- */
 
 static void run_input(tui_model *m)
 {

@@ -36,8 +36,7 @@ typedef struct screen {
     int status;
 } screen;
 
-/* ---- the emulator --------------------------------------------------------------------------
- */
+/* ---- the emulator ------------------------------------------------------------------------ */
 
 static int on_property(VTermProp prop, VTermValue *value, void *user)
 {
@@ -138,8 +137,7 @@ static void press(screen *x, const char *keys)
     assert_int_equal(write(x->master, keys, strlen(keys)), (ssize_t)strlen(keys));
 }
 
-/* ---- the program ---------------------------------------------------------------------------
- */
+/* ---- the program ------------------------------------------------------------------------- */
 
 static void start(screen *x, int width, int height, char *const *argv, char *const *env)
 {
@@ -225,8 +223,7 @@ static char *trace_of(const char *kind)
     return at;
 }
 
-/* ---- what is shown -------------------------------------------------------------------------
- */
+/* ---- what is shown ----------------------------------------------------------------------- */
 
 static const struct shown {
     const char *name, *trace, *term, *keys, *script, *wait, *size;
@@ -344,8 +341,7 @@ static void missing_result_is_replayed(void **state)
     drop(&x);
 }
 
-/* ---- how it ends ---------------------------------------------------------------------------
- */
+/* ---- how it ends ------------------------------------------------------------------------- */
 
 static const struct end {
     const char *name;
@@ -419,8 +415,7 @@ static void stopping_and_going_on_repaints(void **state)
     drop(&x);
 }
 
-/* ---- where it does not begin ---------------------------------------------------------------
- */
+/* ---- where it does not begin ------------------------------------------------------------- */
 
 static const struct refusal {
     const char *name, *term;

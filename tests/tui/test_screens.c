@@ -55,8 +55,7 @@ static void say(tui_model *m, const char *text)
     tui_update(m, &c);
 }
 
-/* ---- rules ---------------------------------------------------------------------------------
- */
+/* ---- rules ------------------------------------------------------------------------------- */
 
 static void check_lines(const char *text, int width, int height, bool ascii, const char *what)
 {
@@ -116,8 +115,7 @@ static void check_marks(const tui_model *m)
     grid_fini(&g);
 }
 
-/* ---- pictures ------------------------------------------------------------------------------
- */
+/* ---- pictures ---------------------------------------------------------------------------- */
 
 static void compare(const char *text, const char *name)
 {

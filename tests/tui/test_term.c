@@ -14,8 +14,7 @@
 #include "tui/term/palette.h"
 #include "tui/term/term.h"
 
-/* ---- curses --------------------------------------------------------------------------------
- */
+/* ---- curses ------------------------------------------------------------------------------ */
 
 static const struct terminal {
     const char *name;
@@ -92,8 +91,7 @@ static void unknown_terminals_are_refused(void **state)
     fclose(out);
 }
 
-/* ---- palette -------------------------------------------------------------------------------
- */
+/* ---- palette ----------------------------------------------------------------------------- */
 
 /* Colours of xterm's 256: a cube of 6 x 6 x 6 from 16 on, greys from 232 on. */
 static void rgb_of(int index, double out[3])

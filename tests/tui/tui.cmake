@@ -1,5 +1,6 @@
 # The browser: its state machine and screens need no terminal; term/ runs on an emulator and in tmux.
 kvt_test(test_tui_model LABEL tui MODULES tui SOURCES test_model.c hand.c)
+kvt_test(test_tui_session LABEL tui MODULES tui SOURCES test_session.c hand.c)
 kvt_test(test_tui_screens LABEL tui MODULES tui SOURCES test_screens.c hand.c)
 kvt_test(test_tui_term LABEL tui MODULES tui SOURCES test_term.c hand.c)
 add_executable(make_trace make_trace.c ${PROJECT_SOURCE_DIR}/tests/synth.c)
@@ -12,3 +13,4 @@ foreach(name show tmux)
                    $<TARGET_FILE:make_trace>)
   set_tests_properties(test_tui_${name} PROPERTIES LABELS tui SKIP_RETURN_CODE 77 TIMEOUT 300)
 endforeach()
+kvt_test(test_tui_speed LABEL tui MODULES tui SOURCES test_speed.c)

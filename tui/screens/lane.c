@@ -11,8 +11,7 @@
 
 enum { LINE = 512, LABEL = 8, TICK = 11 };
 
-/* ---- map of the prompt ---------------------------------------------------------------------
- */
+/* ---- map of the prompt ------------------------------------------------------------------- */
 
 /* `n` things on `columns` columns: the first thing of a column. */
 static int64_t first_of(int64_t n, int columns, int column)
@@ -88,8 +87,7 @@ static void draw_map(const tui_model *m, grid *g, const lane_layout *l)
         grid_text(g, y, LABEL + columns + 1, GRID_DIM, "tenths", -1);
 }
 
-/* ---- strip of steps ------------------------------------------------------------------------
- */
+/* ---- strip of steps ---------------------------------------------------------------------- */
 
 static double loss_at(const tui_model *m, int64_t step)
 {
@@ -170,8 +168,7 @@ static void draw_numbers(const tui_model *m, grid *g, int y)
         grid_printf(g, y, x, GRID_PLAIN, "   lost %.2f now", loss_at(m, m->step));
 }
 
-/* ---- text ----------------------------------------------------------------------------------
- */
+/* ---- text -------------------------------------------------------------------------------- */
 
 static bool is_match(const tui_model *m, int64_t token)
 {
@@ -239,8 +236,7 @@ static void draw_text(const tui_model *m, grid *g, const lane_layout *l)
     }
 }
 
-/* ---- the token under the cursor ------------------------------------------------------------
- */
+/* ---- the token under the cursor ---------------------------------------------------------- */
 
 static void say_token(const tui_model *m, char *out, size_t cap, int columns)
 {
@@ -364,8 +360,7 @@ void screen_lane_draw(const tui_model *m, grid *g)
         card_draw(m, g);
 }
 
-/* ---- commands ------------------------------------------------------------------------------
- */
+/* ---- commands ---------------------------------------------------------------------------- */
 
 /* The token of another line that stands under the same column. */
 static void move_line(tui_model *m, int64_t by)

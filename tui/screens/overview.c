@@ -18,8 +18,7 @@ static int level_of(const tui_model *m, double value)
     return mark_level_root(share);
 }
 
-/* ---- the map -------------------------------------------------------------------------------
- */
+/* ---- the map ----------------------------------------------------------------------------- */
 
 static void draw_cell(const tui_model *m, grid *g, const overview_layout *o, int y, int x,
                       double value)
@@ -125,8 +124,7 @@ static void draw_map(const tui_model *m, grid *g, const overview_layout *o)
     }
 }
 
-/* ---- panels --------------------------------------------------------------------------------
- */
+/* ---- panels ------------------------------------------------------------------------------ */
 
 static void draw_bar(grid *g, int y, int x, int n)
 {
@@ -213,8 +211,7 @@ static void draw_side(const tui_model *m, grid *g, const overview_layout *o)
         draw_distribution(m, g, o->head_y + rows + 2, o->side_x + 2);
 }
 
-/* ---- what the lane lost --------------------------------------------------------------------
- */
+/* ---- what the lane lost ------------------------------------------------------------------ */
 
 static void say_evicted(const tui_model *m, char *out, size_t cap)
 {
@@ -287,8 +284,7 @@ static void draw_detail(const tui_model *m, grid *g, const overview_layout *o)
     ui_text(g, o->detail_y + 2, 1, GRID_PLAIN, line, g->width - 2);
 }
 
-/* ---- the lines below -----------------------------------------------------------------------
- */
+/* ---- the lines below --------------------------------------------------------------------- */
 
 static void draw_scale(const tui_model *m, grid *g, const overview_layout *o)
 {
@@ -363,8 +359,7 @@ void screen_overview_draw(const tui_model *m, grid *g)
     ui_message(m, g, o.message_y, line);
 }
 
-/* ---- commands ------------------------------------------------------------------------------
- */
+/* ---- commands ---------------------------------------------------------------------------- */
 
 static void move(tui_model *m, int layers, int lanes)
 {

@@ -32,8 +32,7 @@ struct term {
     int wheel;                    /* turns of a wheel that are still to be told as keys */
 };
 
-/* ---- size ----------------------------------------------------------------------------------
- */
+/* ---- size -------------------------------------------------------------------------------- */
 
 /* The driver knows. curses would believe LINES and COLUMNS of the environment, which may be of
  * another window, and set the terminal's scrolling region by them. */
@@ -70,8 +69,7 @@ int term_colours(const term *t)
     return t->colours;
 }
 
-/* ---- opening -------------------------------------------------------------------------------
- */
+/* ---- opening ----------------------------------------------------------------------------- */
 
 static void start_colours(term *t, bool wanted)
 {
@@ -243,8 +241,7 @@ void term_close(term *t)
         raise(ended);
 }
 
-/* ---- drawing -------------------------------------------------------------------------------
- */
+/* ---- drawing ----------------------------------------------------------------------------- */
 
 /* Characters on whose width terminals do not agree: wide ones, marks, and what is no letter,
  * line or block of old. */
@@ -339,8 +336,7 @@ void term_row(const term *t, int y, char *out, size_t cap)
     out[at] = 0;
 }
 
-/* ---- input ---------------------------------------------------------------------------------
- */
+/* ---- input ------------------------------------------------------------------------------- */
 
 static int key_of(wint_t key, bool is_code)
 {

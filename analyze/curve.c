@@ -35,6 +35,8 @@ static void curve_schema(kvt_schema *out)
         KVT_COLUMN(kvt_curve_row, budget_tokens_mean, "tokens",
                    "slots a lane may hold, mean over traces"),
         KVT_COLUMN(kvt_curve_row, traces_count, "traces", "traces with a defined lost mass"),
+        KVT_COLUMN(kvt_curve_row, seeds_count, "seeds",
+                   "seeds of random draws, averaged within a trace"),
         KVT_COLUMN(kvt_curve_row, kept_tokens_mean, "tokens",
                    "held after the decision at the end of the prompt"),
         KVT_COLUMN(kvt_curve_row, end_slots_mean_tokens, "tokens", "held after the last step"),
@@ -74,6 +76,18 @@ static void curve_schema(kvt_schema *out)
     };
     *out = (kvt_schema){0};
     report_schema_add(out, columns);
+}
+
+/* Cells of the trace that has most: they differ in the seed. */
+static int64_t count_seeds(const group *g)
+{
+    int64_t most = 0;
+    for (int64_t i = 0, n = 0; i < g->n; i++) {
+        bool same = i > 0 && strcmp(g->cell[i]->trace_id, g->cell[i - 1]->trace_id) == 0;
+        n = same ? n + 1 : 1;
+        most = n > most ? n : most;
+    }
+    return most;
 }
 
 typedef struct maker {
@@ -169,6 +183,7 @@ static kvt_code make_row(const maker *m, const group *g, kvt_curve_row *row, kvt
     row->score_kl_mean_nats = mean_of(m, g, "score_kl_mean_nats");
     row->out_err_mean_rel = mean_of(m, g, "out_err_mean_rel");
     row->auc_lost_mass = (double)NAN;
+    row->seeds_count = count_seeds(g);
     row->is_control = g->is_control;
     return add_interval(m, g, row, err);
 }

@@ -38,8 +38,13 @@ static kvt_code add_row(cli_table *t, const kvt_curve_row *row, kvt_err *err)
 {
     char kept[CELL], end[CELL], lost[CELL], regret[CELL], alloc[CELL], recall[CELL], kl[CELL],
         output[CELL];
+    char name[128];
+    if (row->seeds_count > 1)
+        snprintf(name, sizeof name, "%s x%lld", row->policy, (long long)row->seeds_count);
+    else
+        snprintf(name, sizeof name, "%s", row->policy);
     const char *cell[N_COLUMN + 1] = {
-        row->policy,
+        name,
         row->exactness,
         row->growth,
         strcmp(row->policy, "full") == 0 ? "100%" : row->budget_asked,

@@ -23,7 +23,7 @@ typedef struct kvt_curve_row {
     char policy[96], policy_params[384], exactness[24], act[16], growth[16];
     char budget_asked[32];
     double budget_frac, budget_tokens_mean;
-    int64_t traces_count;
+    int64_t traces_count, seeds_count; /* seeds: of random draws, averaged within a trace */
     double kept_tokens_mean, end_slots_mean_tokens, kept_bytes_mean;
     int64_t acted_count;
     double lost_mass_mean_frac, lost_mass_ci_lo_frac, lost_mass_ci_hi_frac;

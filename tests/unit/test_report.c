@@ -95,6 +95,7 @@ static void curve_is_a_mean_over_prompts(void **state)
     row = find(kvt_report_table(r), "random", "10%");
     CHECK_NEAR(row->lost_mass_mean_frac, 0.7, 1e-12);
     assert_int_equal(row->traces_count, 2);
+    assert_int_equal(row->seeds_count, 2); /* of trace a */
     /* Controls come last, budgets rise. */
     const kvt_curve_row *all = kvt_report_table(r)->rows;
     assert_string_equal(all[0].policy, "snapkv");

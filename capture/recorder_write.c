@@ -252,7 +252,7 @@ kvt_code recorder_write(recorder *r, const forward *f, kvt_writer *w, double *se
         code = kvt_progress(r->spec.ctx, "write", j.layer, r->spec.n_layer, err);
         if (!code)
             code = write_layer(&j, pos, err);
-        if (code && code != KVT_STOPPED)
+        if (code && code != KVT_STOPPED && !strstr(err->text, "layer")) /* the writer's own */
             kvt_within(err, "layer %d", r->spec.layer_id[j.layer]);
     }
     if (seconds)

@@ -92,8 +92,9 @@ kvt_code kvt_engine_new(kvt_engine **out, const kvt_engine_spec *spec, kvt_err *
     e->identity = kvt_alloc(e->n_token, sizeof *e->identity);
     e->layer = kvt_alloc(e->n_layer, sizeof *e->layer);
     if (!e->budget || !e->identity || !e->layer) {
+        kvt_fail_memory(err, e->n_token * (int64_t)sizeof *e->identity);
         kvt_engine_free(e);
-        return kvt_fail_memory(err, e->n_token * (int64_t)sizeof *e->identity);
+        return err->code;
     }
     memcpy(e->budget, spec->budget, (size_t)e->n_budget * sizeof *e->budget);
     for (int64_t t = 0; t < e->n_token; t++)

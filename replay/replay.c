@@ -369,9 +369,11 @@ static kvt_code run_trace(job *j, kvt_err *err)
     if (code == KVT_STOPPED || code == KVT_NOMEM)
         return code;
     if (code) {
+        if (!strstr(err->text, j->info->path)) /* the reader names its file */
+            kvt_within(err, "'%s'", j->info->path);
         if (p->set.n == 1 || p->spec->fail_fast)
-            return kvt_within(err, "'%s'", j->info->path);
-        kvt_log(p->ctx, KVT_LOG_ERROR, "replay", "'%s': %s", j->info->path, err->text);
+            return code;
+        kvt_log(p->ctx, KVT_LOG_ERROR, "replay", "%s", err->text);
         fail_passes(j, err);
     }
     code = KVT_OK;

@@ -167,6 +167,7 @@ run "$kvt" replay edit.h5 b.h5 -p h2o -b 8 --out new --json
 exits 4
 [ "$(rows '.policy == "h2o" and .trace_id == "b" and .lost_mass_mean_frac != null')" -eq 1 ] ||
     fail "$ran: the whole trace was not replayed"
+grep -q "'edit.h5': 'edit.h5'" "$scratch/err" && fail "$ran: a file is named twice"
 # Result files among the traces are passed over; alone they are no traces.
 good replay a.h5 -p h2o -b 8 --out new
 cp "$(find new -name '*.kvt-results.h5' | head -n 1)" other.kvt-results.h5
@@ -211,5 +212,31 @@ bad 2 "no policy 'snapvk' (did you mean 'snapkv'?)" policy show snapvk
 bad 2 "did you mean 'list'" policy lst
 bad 2 "is no name for a policy" policy new ../x
 bad 2 "is built in" policy new snapkv
+
+# ---- the browser and its screens, arrays of other programs
+
+bad 2 "is not a terminal; kvt show a.h5" tui a.h5
+bad 1 "'none.h5'" tui none.h5
+bad 1 "'cut.h5': is cut short" tui cut.h5 --size 80x24 --dump new/screen
+bad 2 "expected COLUMNSxROWS" tui a.h5 --size wide
+bad 2 "'nope' is none of overview" tui a.h5 --size 80x24 --screen nope
+bad 1 "cannot open 'none'" tui a.h5 --size 80x24 --script none --dump new/screen
+bad 1 "cannot write '/dev/full'" tui a.h5 --size 80x24 --dump /dev/full
+[ -c /dev/full ] || fail "a device was replaced by a screen"
+bad 1 "'none.h5'" show none.h5
+bad 1 "'cut.h5': is cut short" show cut.h5
+bad 2 "'nope' is none of overview" show a.h5 --screen nope
+bad 2 "layers 0 to 1, heads 0 to 1" show a.h5 --lane 99:0
+bad 2 "expected LAYER:HEAD" show a.h5 --lane x
+bad 2 "did you mean 'snapkv'" show a.h5 -p snapvk
+bad 2 "a whole number from 40" show a.h5 --width 3
+bad 2 "this trace has tokens 0 to" show a.h5 --tokens 5-2
+bad 2 "import needs -o" import none.json
+bad 1 "cannot open 'none.json'" import none.json -o new/i.h5
+echo '{' >manifest.json
+bad 1 "'manifest.json': JSON" import manifest.json -o new/i.h5
+echo '{"datasets": {"attn/lse": "none.npy"}}' >manifest.json
+bad 1 "none.npy': No such file" import manifest.json -o new/i.h5
+bad 1 "'a.h5'" import a.h5 -o new/i.h5
 
 finish

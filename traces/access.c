@@ -84,7 +84,7 @@ kvt_code kvt_trace_sequence(kvt_trace *t, kvt_sequence *out, kvt_err *err)
 /* ---- needs ---------------------------------------------------------------------------------
  */
 
-/* "a b|c d": one of the lists must be there in full. `missing` gets the first path that the
+/* "a b | c d": one of the lists must be there in full. `missing` gets the first path that the
  * last list lacks. */
 static bool gives(const kvt_trace *t, const char *datasets, char *missing, size_t cap)
 {
@@ -95,7 +95,7 @@ static bool gives(const kvt_trace *t, const char *datasets, char *missing, size_
         char path[64];
         snprintf(path, sizeof path, "%.*s", (int)n, p);
         int ds = kvt_dataset_find(path);
-        if (whole && (ds < 0 || !t->info.has[ds])) {
+        if (n > 0 && whole && (ds < 0 || !t->info.has[ds])) {
             whole = false;
             if (!missing[0])
                 snprintf(missing, cap, "%s", path);

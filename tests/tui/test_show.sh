@@ -152,7 +152,8 @@ LC_ALL=C grep -q '[^ -~]' out && fail "--ascii: a byte that is no ASCII"
 # A damaged result is passed over with a word, and computed again where it is looked at.
 cp -r kvt-results damaged
 for file in damaged/a-*/*; do dd if=/dev/zero of="$file" bs=1 seek=100 count=400 conv=notrunc 2>/dev/null; done
-run "$kvt" show a.h5 --results damaged -p h2o -b 10%
+# (HDF5 keeps memory of a file that it refuses: a sanitizer is not to fail on it.)
+ASAN_OPTIONS=detect_leaks=0 run "$kvt" show a.h5 --results damaged -p h2o -b 10%
 exits 0
 says err "kvt-results.h5"
 says out "h2o (open-loop)  10%"

@@ -318,6 +318,29 @@ static void resizes_are_followed(void **state)
     drop(&x);
 }
 
+/* A click selects a lane of the map, a turn of the wheel moves by three, as xterm sends them.
+ */
+static void mouse_selects(void **state)
+{
+    (void)state;
+    screen x;
+    char *argv[] = {(char *)(uintptr_t)program, "tui", trace_of("plain"), NULL};
+    char *env[] = {"TERM=xterm-256color", NULL};
+    start(&x, 100, 30, argv, env);
+    wait_for(&x, "slots a lane");
+    press(&x, "\033[<0;9;5M\033[<0;9;5m"); /* column 9, row 5: the cell L01 G0 */
+    wait_for(&x, " L01 G0   one kv head");
+    press(&x, "\033[<0;15;4M\033[<0;15;4m");
+    wait_for(&x, " L00 G1   one kv head");
+    press(&x, "3g");
+    wait_for(&x, "token 0 ");
+    press(&x, "\033[<65;20;20M");
+    wait_for(&x, "token 32 "); /* three lines down */
+    press(&x, "Q");
+    assert_int_equal(finish(&x), 0);
+    drop(&x);
+}
+
 /* What has no result is replayed within the browser. */
 static void missing_result_is_replayed(void **state)
 {
@@ -469,6 +492,7 @@ int main(int argc, char **argv)
     CHECK_ROWS(tests, &n, rows, emulator_shows_the_picture);
     CHECK_ROWS(tests, &n, ends, terminal_is_as_before);
     CHECK_ROWS(tests, &n, refusals, refusal_names_show);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(mouse_selects);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(missing_result_is_replayed);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(resizes_are_followed);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(stopping_and_going_on_repaints);

@@ -425,22 +425,21 @@ static bool read_event(term *t, term_event *out)
 
 bool term_next(term *t, term_event *out, int wait_ms)
 {
+    bool gone = false;
     set_term(t->screen);
     while (!read_event(t, out)) {
         struct pollfd on[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                {.fd = t->is_test ? -1 : signals_fd(), .events = POLLIN}};
+        if (gone) { /* what it had sent is read, and nothing will come any more */
+            *out = (term_event){.kind = TERM_END, .key = SIGHUP};
+            return true;
+        }
         if (wait_ms == 0)
             return false;
         int n = poll(on, 2, wait_ms);
-        if (n == 0)
+        if (n == 0 || (n < 0 && errno != EINTR))
             return false;
-        if (n < 0 && errno != EINTR)
-            return false;
-        if (n > 0 && on[0].revents & (POLLHUP | POLLERR | POLLNVAL) &&
-            !(on[0].revents & POLLIN)) {
-            *out = (term_event){.kind = TERM_END, .key = SIGHUP}; /* the terminal is gone */
-            return true;
-        }
+        gone = n > 0 && on[0].revents & (POLLHUP | POLLERR | POLLNVAL);
     }
     return true;
 }

@@ -4,6 +4,7 @@
 
 #include "analyze/marks.h"
 #include "base/version.h"
+#include "kvt/policy.h"
 #include "tui/ui.h"
 
 enum { KEYS_WIDTH = 16, NAME_WIDTH = 23, WIDE = 100 };
@@ -84,7 +85,8 @@ static void draw_words(page *p)
         {"regret", "lost mass minus that of the oracle with as many slots in each lane"},
         {"oracle", "the set that one would keep who knew the response, at the same budget"},
         {"lane", "the cache of one kv head of one layer, written L13 G2"},
-        {"budget", "slots a lane may hold, sinks and window included; what is kept"}};
+        {"budget", "slots a lane may hold, sinks and window included; what is kept"},
+        {"10%!", "some lane kept something else than asked; the budget audit counts them"}};
     char text[160];
     bool narrow = p->width < 60;
     put(p, 1, GRID_BOLD, "States of tokens");
@@ -104,6 +106,14 @@ static void draw_words(page *p)
         put(p, 2, GRID_PLAIN, words[i][0]);
         p->y += narrow;
         put_wrapped(p, narrow ? 6 : NAME_WIDTH, words[i][1]);
+    }
+    p->y++;
+    put(p, 1, GRID_BOLD, "What a number is worth");
+    p->y++;
+    for (int e = 0; e < KVT_NOT_REPLAYABLE; e++) {
+        put(p, 2, GRID_PLAIN, kvt_exactness_name((kvt_exactness)e));
+        p->y += narrow;
+        put_wrapped(p, narrow ? 6 : NAME_WIDTH, kvt_exactness_help((kvt_exactness)e));
     }
     p->y++;
     snprintf(text, sizeof text,

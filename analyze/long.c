@@ -8,6 +8,8 @@ static kvt_code read_text(long_trace *t, kvt_err *err)
     static const char digit[] = "0123456789abcdef";
     int64_t n = t->info->n_token;
     t->text = kvt_arena_new((size_t)1 << 34);
+    if (t->text == NULL)
+        return kvt_fail_memory(err, sizeof(char *));
     t->token = kvt_arena_array(t->text, n, sizeof *t->token);
     t->hex = kvt_arena_array(t->text, n, sizeof *t->hex);
     if (t->text == NULL || t->token == NULL || t->hex == NULL)

@@ -42,12 +42,12 @@ static kvt_code run_words(cli *c, int argc, char **argv, kvt_err *err)
     return code;
 }
 
-static int into_nothing(int fd)
+static int redirect(int fd, const char *path)
 {
     fflush(NULL);
-    int was = dup(fd), nothing = open("/dev/null", O_WRONLY);
-    dup2(nothing, fd);
-    close(nothing);
+    int was = dup(fd), to = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    dup2(to, fd);
+    close(to);
     return was;
 }
 
@@ -58,7 +58,8 @@ static void back(int fd, int was)
     close(was);
 }
 
-/* Runs a line of words; what it prints goes nowhere. */
+/* Runs a line of words. What it says goes to talk.txt in the test's folder: there a sanitizer's
+ * report stays, too. */
 static kvt_code run_line(const char *line, kvt_err *err)
 {
     char text[512], *argv[WORDS_MAX], *rest = NULL;
@@ -72,7 +73,7 @@ static kvt_code run_line(const char *line, kvt_err *err)
     cli_progress_init(&c);
     c.quiet = true;
     c.verb = argv[0];
-    int out = into_nothing(STDOUT_FILENO), talk = into_nothing(STDERR_FILENO);
+    int out = redirect(STDOUT_FILENO, "/dev/null"), talk = redirect(STDERR_FILENO, "talk.txt");
     kvt_code code = run_words(&c, argc, argv, err);
     cli_progress_end(&c);
     back(STDOUT_FILENO, out);

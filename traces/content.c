@@ -61,7 +61,8 @@ kvt_code content_digest(char out[KVT_DIGEST_TEXT], const trace_content *c, kvt_e
         add_int(d, f->span[i].end);
     }
     for (int ds = 0; ds < KVT_DS_COUNT; ds++) {
-        if (!c->n_slab[ds])
+        if (!c->n_slab[ds] ||
+            ds == KVT_DS_ROWS) /* a cache: the same trace with it and without */
             continue;
         const kvt_dataset *s = kvt_dataset_of((kvt_ds)ds);
         digest_add_text(d, s->path);

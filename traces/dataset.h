@@ -58,8 +58,9 @@ KVT_CHECKED kvt_code facts_check(const kvt_trace_facts *facts, kvt_err *err);
 
 /* XXH128 over, in this order: the word "kvt-trace 1"; every attribute that is no run fact, in
  * the order of the lists; the arrays of /model and the spans; and for each dataset, in the
- * order of datasets.def, its path, type, axes, extents and the XXH128 of each of its slabs. It
- * does not depend on layout, compression or the order of writing. */
+ * order of datasets.def, its path, type, axes, extents and the XXH128 of each of its slabs;
+ * attn/rows is left out, a cache that follows from the rest. It does not depend on layout,
+ * compression or the order of writing. */
 typedef struct trace_content {
     const kvt_trace_facts *facts;
     int64_t dim[KVT_DS_COUNT][KVT_RANK_MAX];

@@ -46,10 +46,10 @@ static bool is_refused(const kvt_engine *e, int budget, const int *layer, int n_
 void engine_check_fit(kvt_engine *e, int budget, const int *layer, int n_layer)
 {
     char why[KVT_REFUSAL_MAX] = "";
-    int64_t B = e->budget[budget], n = e->n_prompt;
+    int64_t B = e->budget[budget], n = e->n_prompt, all = e->decode ? e->n_token : n;
     if (B < 1)
         refuse(e, budget, layer, n_layer, false, "the budget rule gives no slot at all");
-    else if (e->policy->fits && !e->policy->fits(e->use->params, B, n, why, sizeof why))
+    else if (e->policy->fits && !e->policy->fits(e->use->params, B, all, why, sizeof why))
         refuse(e, budget, layer, n_layer, false, "%s", why);
     /* C005: nothing lies before an observation window that is as long as the prompt. */
     bool recent = e->policy->window && kvt_use_window(e->use, n) >= n && B < n && n > 1;

@@ -1,8 +1,8 @@
-/* finish.c - what was judged becomes cells, lanes and arrays of a result.
+/* finish.c - what was judged becomes cells of a result.
  *
  * Means are macro: over rows, then query heads, then lanes, each equally. Quantiles and maxima
  * are over the pooled rows. What is not defined stays NAN or KVT_EMPTY_INT. */
-#include "replay/replay_priv.h"
+#include "replay/finish_priv.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,114 +14,6 @@
 #include "kvt/pieces.h"
 
 enum { RESAMPLES = 1000 };
-
-typedef struct finisher {
-    const pass *p;
-    const kvt_trace_info *info;
-    const bool *layers;
-    const truth *truths;
-    kvt_rule rule;
-    kvt_result *r;
-    int layer[KVT_LAYERS_MAX]; /* of the trace, by place in the result */
-    const double *best;        /* truth_over_lanes() */
-} finisher;
-
-static bool is_on_top(const pass *p)
-{
-    return !p->inside && !p->skip;
-}
-
-/* ---- oracles -------------------------------------------------------------------------------
- */
-
-/* Mass of the best `count` tokens of a lane. */
-static double lane_best(const finisher *f, int i, int a, int64_t count)
-{
-    return truth_best(&f->truths[f->layer[i]], a, f->p->by_head)[count];
-}
-
-/* ---- lanes ---------------------------------------------------------------------------------
- */
-
-static void lane_metrics(const finisher *f, kvt_lane_row *row, int64_t lane)
-{
-    int at = 0, k = 0;
-    for (int i = 0; kvt_metrics()[i]; i++) {
-        const kvt_metric *m = kvt_metrics()[i];
-        int64_t x = lane * LANE_METRICS_MAX + k;
-        for (const kvt_metric_column *c = m->column; c->column; c++, at++)
-            if (m->lane && f->p->measured[x] > 0)
-                row->value[at] = f->p->measure[x] / f->p->measured[x];
-        k += m->lane != NULL;
-    }
-}
-
-/* The row in which a lane lost most, mean over its heads; the first of equal ones. */
-static void worst_row(const finisher *f, kvt_lane_row *row, int cell, int layer, int a)
-{
-    const pass *p = f->p;
-    int per = p->n_head / p->n_lane;
-    for (int64_t k = 0; p->lost && k < p->n_response; k++) {
-        double sum = 0;
-        for (int h = 0; h < per; h++)
-            sum += (double)p->lost[pass_head(p, cell, layer, a * per + h) * p->n_response + k];
-        if (row->worst_step == KVT_EMPTY_INT || sum / per > row->worst_lost_frac) {
-            row->worst_step = k;
-            row->worst_lost_frac = sum / per;
-        }
-    }
-}
-
-static void empty_lane(kvt_lane_row *row)
-{
-    row->layer = row->kv_head = row->asked_tokens = row->kept_prefill_tokens = KVT_EMPTY_INT;
-    row->kept_end_tokens = row->kept_max_tokens = row->pinned_tokens = KVT_EMPTY_INT;
-    row->worst_step = KVT_EMPTY_INT;
-    row->worst_lost_frac = row->oracle_lost_mass_mean_frac = row->regret_mean_frac = NAN;
-    for (int i = 0; i < KVT_VALUES_MAX; i++)
-        row->value[i] = NAN;
-}
-
-static const char *flag_of(const pass *p, const kvt_lane_row *row, bool total_over)
-{
-    int64_t asked = row->asked_tokens, N = p->n_prompt;
-    if (row->kept_prefill_tokens == 0)
-        return "empty";
-    if (p->skip)
-        return "ok";
-    if (row->kept_prefill_tokens > asked || total_over)
-        return "over";
-    if (row->kept_prefill_tokens < kvt_min(asked, N))
-        return "under";
-    return !p->inside && row->kept_end_tokens > asked ? "grows" : "ok";
-}
-
-static void fill_lane(const finisher *f, kvt_lane_row *row, int cell, int i, int a,
-                      bool total_over)
-{
-    const pass *p = f->p;
-    int layer = f->layer[i];
-    int64_t at = pass_lane(p, cell, layer, a), M = p->n_response;
-    const kvt_engine_count *n = &p->count[at];
-    row->layer = f->info->layer_id[layer];
-    row->kv_head = a;
-    row->asked_tokens = n->budget;
-    row->kept_prefill_tokens = n->kept;
-    row->kept_end_tokens = p->end[at];
-    row->kept_max_tokens = is_on_top(p) ? n->kept + M : kvt_max(n->most, n->kept);
-    row->pinned_tokens = n->pinned;
-    snprintf(row->flag, sizeof row->flag, "%s", flag_of(p, row, total_over));
-    lane_metrics(f, row, at);
-    worst_row(f, row, cell, layer, a);
-    if (!is_on_top(p) || M == 0)
-        return;
-    double all = lane_best(f, i, a, p->n_prompt), best = lane_best(f, i, a, n->kept);
-    row->oracle_lost_mass_mean_frac = (all - best) / (double)M;
-    row->regret_mean_frac = (best - p->kept_mass[at]) / (double)M;
-    int lost = kvt_metric_value("lost_mass_mean_frac");
-    if (!p->lost) /* level summary: the mean is all there is */
-        row->value[lost] = (all - p->kept_mass[at]) / (double)M;
-}
 
 /* ---- cells ---------------------------------------------------------------------------------
  */
@@ -279,25 +171,26 @@ static void count_cell(const finisher *f, kvt_cell *c, int cell)
 }
 
 /* What the oracle with the same slots loses, and what the slots' distribution lost. */
-static void regrets(const finisher *f, kvt_cell *c, int cell, const kvt_lane_row *lane)
+static void regrets(const finisher *f, kvt_cell *c, int cell)
 {
     const pass *p = f->p;
-    int64_t n = (int64_t)f->r->n_layer * p->n_lane, total = 0;
-    double best = 0;
-    c->oracle_lost_mass_mean_frac =
-        mean_lanes(f, lane, offsetof(kvt_lane_row, oracle_lost_mass_mean_frac));
-    c->regret_mean_frac = mean_lanes(f, lane, offsetof(kvt_lane_row, regret_mean_frac));
+    int64_t lanes = (int64_t)f->r->n_layer * p->n_lane, total = 0;
+    double lost = 0, same = 0;
     if (!f->best)
         return;
     for (int i = 0; i < f->r->n_layer; i++) {
         for (int a = 0; a < p->n_lane; a++) {
             int64_t kept = p->count[pass_lane(p, cell, f->layer[i], a)].kept;
-            best += lane_best(f, i, a, kept);
+            lost += finish_lost(f, cell, i, a);
+            same += finish_least(f, i, a, kept);
             total += kept;
         }
     }
-    double over = f->best[total] - best;
-    c->allocation_regret_mean_frac = (over > 0 ? over : 0) / (double)(n * p->n_response);
+    double rows = (double)(p->n_head / p->n_lane * p->n_response * lanes);
+    double least = f->best[lanes * p->n_prompt] - f->best[total];
+    c->oracle_lost_mass_mean_frac = same / rows;
+    c->regret_mean_frac = finish_regret((lost - same) / rows);
+    c->allocation_regret_mean_frac = finish_regret((same - least) / rows);
 }
 
 static void identify(const finisher *f, kvt_cell *c, int cell)
@@ -352,7 +245,7 @@ static void fill_cell(const finisher *f, int cell, double *pool)
     empty_cell(c);
     identify(f, c, cell);
     for (int64_t i = 0; i < n; i++) {
-        empty_lane(&lane[i]);
+        finish_empty_lane(&lane[i]);
         memcpy(lane[i].run_id, c->run_id, sizeof lane[i].run_id);
         memcpy(lane[i].policy, c->policy, sizeof lane[i].policy);
         memcpy(lane[i].budget_asked, c->budget_asked, sizeof lane[i].budget_asked);
@@ -370,118 +263,12 @@ static void fill_cell(const finisher *f, int cell, double *pool)
     bool over = !p->skip && total > p->cell[cell].tokens * n;
     for (int i = 0; i < f->r->n_layer; i++)
         for (int a = 0; a < p->n_lane; a++)
-            fill_lane(f, &lane[i * p->n_lane + a], cell, i, a, over);
+            finish_lane(f, &lane[i * p->n_lane + a], cell, i, a, over);
     count_cell(f, c, cell);
     cell_metrics(f, c, cell, lane, pool);
-    regrets(f, c, cell, lane);
+    regrets(f, c, cell);
     spread(f, c, lane);
     find_worst(f, c, lane);
-}
-
-/* ---- arrays --------------------------------------------------------------------------------
- */
-
-/* Copies the replayed layers of an array [outer L inner]. */
-static void *pick(const finisher *f, const void *from, int64_t outer, int64_t inner,
-                  size_t size)
-{
-    int64_t L = f->r->n_layer, all = f->p->n_layer;
-    if (!from)
-        return NULL;
-    char *out = kvt_alloc(outer * L * inner, size);
-    for (int64_t o = 0; out && o < outer; o++)
-        for (int64_t i = 0; i < L; i++)
-            memcpy(out + (size_t)((o * L + i) * inner) * size,
-                   (const char *)from + (size_t)((o * all + f->layer[i]) * inner) * size,
-                   (size_t)inner * size);
-    return out;
-}
-
-/* Lost mass of each row, mean over the heads of its lane. */
-static float *lane_lost(const finisher *f)
-{
-    const pass *p = f->p;
-    int per = p->n_head / p->n_lane;
-    int64_t M = p->n_response, n = (int64_t)f->r->n_layer * p->n_lane;
-    float *out = p->lost ? kvt_alloc(p->n_cell * n * M, sizeof *out) : NULL;
-    for (int c = 0; out && c < p->n_cell; c++) {
-        for (int64_t i = 0; i < n; i++) {
-            int64_t from =
-                pass_head(p, c, f->layer[i / p->n_lane], (int)(i % p->n_lane) * per) * M;
-            for (int64_t m = 0; m < M; m++) {
-                double sum = 0;
-                for (int h = 0; h < per; h++)
-                    sum += (double)p->lost[from + h * M + m];
-                out[(c * n + i) * M + m] = (float)(sum / per);
-            }
-        }
-    }
-    return out;
-}
-
-static bool fill_arrays(finisher *f)
-{
-    const pass *p = f->p;
-    kvt_result *r = f->r;
-    int64_t A = p->n_lane, N = p->n_prompt, M = p->n_response;
-    bool scored = false;
-    for (int i = 0; i < r->n_layer; i++)
-        scored |= p->layer_scored[f->layer[i]];
-    r->score = scored ? pick(f, p->score, 1, A * N, sizeof *r->score) : NULL;
-    r->pinned = scored ? pick(f, p->pinned, 1, A * N, sizeof *r->pinned) : NULL;
-    r->rank = pick(f, p->rank, 1, A * N, sizeof *r->rank);
-    r->cut = pick(f, p->cut, p->n_cell, A, sizeof *r->cut);
-    r->evict_step = pick(f, p->evict_step, p->n_cell, A * (N + M), sizeof *r->evict_step);
-    r->kept_count = pick(f, p->seen, p->n_cell, A * M, sizeof *r->kept_count);
-    r->lost = lane_lost(f);
-    return (r->score || !scored) && (r->rank || !p->rank) && (r->cut || !p->cut) &&
-           (r->evict_step || !p->evict_step) && (r->kept_count || !p->seen) &&
-           (r->lost || !p->lost);
-}
-
-/* Whether a lane of a cell let every new token go in the decision behind its own row, so that
- * it still holds what it held when the response began. */
-static bool is_frozen(const finisher *f, int cell)
-{
-    const pass *p = f->p;
-    int64_t N = p->n_prompt, M = p->n_response;
-    for (int i = 0; i < f->r->n_layer && M >= 8 && p->evict_step; i++) {
-        for (int a = 0; a < p->n_lane; a++) {
-            const int32_t *gone =
-                p->evict_step + pass_lane(p, cell, f->layer[i], a) * (N + M) + N;
-            int64_t m = 0;
-            while (m < M && gone[m] >= 0 && gone[m] <= m + 1)
-                m++;
-            if (m == M)
-                return true;
-        }
-    }
-    return false;
-}
-
-/* What a reader of the table must know besides its numbers. */
-static char *plan_note(const finisher *f)
-{
-    char text[256] = "";
-    const pass *p = f->p;
-    int64_t acted = 0;
-    bool recent = false, frozen = false;
-    for (int c = 0; c < p->n_cell; c++) {
-        acted = kvt_max(acted, f->r->cell[c].acted_count);
-        frozen |= p->inside && is_frozen(f, c);
-        for (int i = 0; p->engine && i < f->r->n_layer; i++)
-            recent |= kvt_engine_kept_latest(p->engine, c, f->layer[i]);
-    }
-    if (p->inside && acted > 0)
-        snprintf(text, sizeof text, "acted %lld times%s", (long long)acted,
-                 frozen ? "; frozen: every new token left at once" : "");
-    else if (recent)
-        snprintf(
-            text, sizeof text,
-            "the prompt is no longer than the observation window: the latest tokens are kept");
-    else if (!p->lost && p->n_response > 0)
-        snprintf(text, sizeof text, "level summary: mean mass only, from future/mean");
-    return text[0] ? kvt_copy_text(text) : NULL;
 }
 
 static void name_result(finisher *f)
@@ -549,10 +336,10 @@ kvt_code finish_pass(kvt_result **out, const pass *p, const kvt_trace_info *info
         code = kvt_fail_memory(err, p->n_cell * lanes * (int64_t)sizeof *f.r->lane);
     if (!code)
         code = fill_cells(&f, kvt_threads(ctx), err);
-    if (!code && !p->reason[0] && !fill_arrays(&f))
+    if (!code && !p->reason[0] && !finish_arrays(&f))
         code = kvt_fail_memory(err, p->n_cell * lanes * p->n_prompt);
     if (!code)
-        f.r->plan_note = plan_note(&f);
+        f.r->plan_note = finish_note(&f);
     if (code)
         kvt_result_free(f.r);
     else

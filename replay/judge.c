@@ -64,7 +64,15 @@ static void add_mass(double *restrict mass, const float *p, const int32_t *token
     }
 }
 
-/* Outputs and masses over all tokens and over the response's. */
+/* Masses over all tokens and over the response's. */
+static void whole_masses(row_block *b)
+{
+    memset(b->late_sum, 0, sizeof b->late_sum);
+    add_mass(b->late_sum, b->turned + b->n_prompt * WIDTH, NULL, b->n_token - b->n_prompt);
+    memcpy(b->sum, b->late_sum, sizeof b->sum);
+    add_mass(b->sum, b->turned, NULL, b->n_prompt);
+}
+
 static void whole_outputs(row_block *b)
 {
     const float *late = b->turned + b->n_prompt * WIDTH;
@@ -75,10 +83,6 @@ static void whole_outputs(row_block *b)
                 b->n_dim);
     memcpy(b->full, b->late, bytes);
     slots_outer(b->full, b->turned, b->value, NULL, b->n_prompt, WIDTH, b->n_dim);
-    memset(b->late_sum, 0, sizeof b->late_sum);
-    add_mass(b->late_sum, late, NULL, n_late);
-    memcpy(b->sum, b->late_sum, sizeof b->sum);
-    add_mass(b->sum, b->turned, NULL, b->n_prompt);
 }
 
 void row_block_fill(row_block *b, double *token_sum, const layer_rows *rows, int head,
@@ -91,8 +95,15 @@ void row_block_fill(row_block *b, double *token_sum, const layer_rows *rows, int
     slots_turn(b->turned, token_sum,
                rows->data + head * rows->head_stride + first * rows->row_stride,
                rows->row_stride, b->n_row, b->n_token, WIDTH);
+    whole_masses(b);
     if (value)
         whole_outputs(b);
+}
+
+void row_block_prompt(const row_block *b, double *prompt_sum)
+{
+    for (int64_t i = 0; i < b->n_row; i++)
+        prompt_sum[i] = b->sum[i] - b->late_sum[i]; /* exact, as both are */
 }
 
 void row_block_output(const row_block *b, layer_output *out, int64_t n_row)

@@ -43,6 +43,17 @@ static kvt_judged judged(const pass *p, int layer, int lane, const truth *t, kvt
                         .scratch = work};
 }
 
+/* Mass of the held tokens, summed over the heads of the lane. */
+static double held_mass(const pass *p, const truth *t, int lane, const uint8_t *held)
+{
+    int per = p->n_head / p->n_lane;
+    double sum = 0;
+    for (int h = lane * per; h < (lane + 1) * per; h++)
+        for (int64_t s = 0; s < p->n_prompt; s++)
+            sum += held[s] ? t->head[h * p->n_prompt + s] : 0;
+    return sum;
+}
+
 kvt_code judge_lanes(pass *p, int layer, const truth *t, kvt_arena *work, kvt_err *err)
 {
     int64_t n = p->n_prompt;
@@ -57,14 +68,14 @@ kvt_code judge_lanes(pass *p, int layer, const truth *t, kvt_arena *work, kvt_er
             int64_t lane = pass_lane(p, c, layer, a);
             kvt_judged j = judged(p, layer, a, t, work);
             const bool *rule;
-            double sum = 0;
             kvt_engine_ranking(p->engine, c, layer, a, &j.score, &rule);
+            j.score = p->together ? NULL : j.score;
             for (int64_t s = 0; s < n; s++) {
                 held[s] = kept[s] >> c & 1;
                 pinned[s] = rule && rule[s];
-                sum += held[s] ? mass[s] : 0;
             }
-            p->kept_mass[lane] = sum;
+            if (!p->lost)
+                p->kept_mass[lane] = held_mass(p, t, a, held);
             j.budget = p->count[lane].budget;
             j.n_arrived = n;
             j.held = held, j.pinned = pinned;
@@ -94,7 +105,7 @@ kvt_code judge_step(pass *p, int layer, const step_job *s, kvt_err *err)
             kvt_engine_held(p->engine, c, layer, a, &pos, &n_held);
             for (int64_t i = 0; i < n_held; i++)
                 held[pos[i]] = 1;
-            if (s->step == 0)
+            if (s->step == 0 && !p->together)
                 kvt_engine_ranking(p->engine, c, layer, a, &j.score, &rule);
             j.budget = kvt_engine_counts(p->engine, c, layer, a).budget;
             j.step = s->step, j.n_arrived = n;

@@ -30,6 +30,8 @@ void row_block_free(row_block *b);
 /* token_sum f64 [T] += sums over the rows, NULL: not asked for. value NULL: no output error. */
 void row_block_fill(row_block *b, double *token_sum, const layer_rows *rows, int head,
                     int64_t first, const float *value);
+/* prompt_sum f64 [n_row] the attention of the rows to the whole prompt. */
+void row_block_prompt(const row_block *b, double *prompt_sum);
 void row_block_output(const row_block *b, layer_output *out, int64_t n_row);
 
 /* In which order a lane's tokens go, for all budgets of a pass. */

@@ -181,6 +181,7 @@ void desk_fini(desk *d)
 {
     row_block_free(&d->block);
     kvt_free(d->sum);
+    kvt_free(d->prompt);
     kvt_free(d->whole.full);
     kvt_free(d->whole.sum);
     kvt_free(d->line);
@@ -209,13 +210,14 @@ kvt_code desk_init(desk *d, const run *r, kvt_err *err)
     int64_t D = r->output ? g->head_dim : 0;
     *d = (desk){.work = kvt_arena_new((size_t)1 << 40),
                 .sum = kvt_alloc(H * T, sizeof *d->sum),
+                .prompt = kvt_alloc(H * M, sizeof *d->prompt),
                 .line = kvt_alloc(H * T, sizeof *d->line),
                 .mixed = kvt_alloc(H * g->head_dim, sizeof *d->mixed),
                 .whole = {.full = kvt_alloc(H * M * D, sizeof *d->whole.full),
                           .sum = kvt_alloc(H * M, sizeof *d->whole.sum)}};
     kvt_code code = KVT_OK;
-    if (!d->work || !d->sum || !d->line || !d->mixed || !d->whole.full || !d->whole.sum ||
-        !make_orders(d, r))
+    if (!d->work || !d->sum || !d->prompt || !d->line || !d->mixed || !d->whole.full ||
+        !d->whole.sum || !make_orders(d, r))
         code = kvt_fail_memory(err, H * T * (int64_t)sizeof *d->sum);
     if (!code)
         code = row_block_new(&d->block, r->info->facts.token.n_prompt, T, D, err);
@@ -252,6 +254,8 @@ static void judge_layer(const run *r, layer_feed *f, desk *d, int layer, bool wh
             row_block_fill(&d->block, whole ? NULL : d->sum + h * T, &rows, h, m, value);
             if (r->output)
                 row_block_output(&d->block, &d->whole, M);
+            if (!whole)
+                row_block_prompt(&d->block, d->prompt + h * M + m);
             for (int i = 0; i < r->n; i++)
                 if (judged_here(r, i, whole))
                     judge_block(r->list[i], layer, &d->block, &d->order[i]);
@@ -330,6 +334,9 @@ static kvt_code visit(const run *r, desk *d, int layer, run_times *times, kvt_er
         code = truth_finish(t, err);
     if (!code && r->by_head)
         code = truth_by_head(t, err);
+    layer_rows response = rows ? feed_response(&f) : (layer_rows){0};
+    if (!code && rows)
+        truth_cut(t, &response, d->prompt);
     if (!code)
         code = measure_layer(r, d, layer, false, err);
     lap(&times->judge, &clock);

@@ -37,6 +37,7 @@ typedef struct desk {
     row_block block;
     lane_order *order; /* [n] of each on-top pass, of the lane at hand */
     double *sum;       /* f64 [H T] attention to each token over all response rows */
+    double *prompt;    /* f64 [H M] attention of each response row to the whole prompt */
     layer_output whole;
     float *line, *mixed;
     kvt_arena *work, *orders;

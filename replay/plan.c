@@ -118,6 +118,16 @@ static bool acts_in_decode(const kvt_use *u, kvt_act act)
     return act != KVT_ACT_PREFILL || !(phases & KVT_PREFILL);
 }
 
+/* Whether one lane's scores do not say which of its slots stay: it selects by those of several.
+ */
+static bool selects_together(const kvt_use *u)
+{
+    kvt_traits own = u->policy->traits;
+    if (u->policy->vary)
+        u->policy->vary(u->params, &own);
+    return u->policy->select && own.scope != KVT_BY_LANE;
+}
+
 static int64_t period(const plan *p, const kvt_use *u)
 {
     return u->own.every > 0            ? u->own.every
@@ -145,9 +155,12 @@ static void find_reason(const plan *p, pass *x, int trace, kvt_trace *t)
     int64_t window = kvt_use_window(x->use, x->n_prompt);
     int64_t before = info->n_query - x->n_response;
     bool rows = info->has[KVT_DS_QUERY_POS];
+    unsigned needs = traits->needs & ~elsewhere;
+    if (x->skip && x->n_response == 0) /* C082: what no row reads has no future */
+        needs |= KVT_NEED_FUTURE;
     if (traits->exactness == KVT_NOT_REPLAYABLE)
         snprintf(x->reason, sizeof x->reason, "policy %s: not replayable from a trace", name);
-    else if (kvt_trace_lacks(t, traits->needs & ~elsewhere, lacks, sizeof lacks))
+    else if (kvt_trace_lacks(t, needs, lacks, sizeof lacks))
         snprintf(x->reason, sizeof x->reason, "policy %s %s", name, lacks);
     else if ((traits->needs & KVT_NEED_OTHERS) && set_others(&p->set, trace) == 0)
         snprintf(x->reason, sizeof x->reason,
@@ -272,6 +285,7 @@ kvt_code plan_pass(pass **out, const plan *p, const plan_use *u, int trace, kvt_
     x->inside = acts_in_decode(u->use, p->spec->act);
     x->skip = traits->effect == KVT_SKIP;
     x->by_head = traits->by_query_head;
+    x->together = selects_together(u->use);
     x->whole_model = traits->scope == KVT_BY_MODEL;
     x->output = !p->spec->no_output_error && info->has[KVT_DS_VALUES];
     x->every = period(p, u->use);

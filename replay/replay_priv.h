@@ -18,7 +18,7 @@
 const char *registry_digest(const kvt_registry *r, const kvt_policy *p);
 
 /* Part of every run_id: a change of what a cell means makes old results unequal. */
-enum { SEMANTICS = 1 };
+enum { SEMANTICS = 2 };
 
 /* ---- set.c ---------------------------------------------------------------------------------
  */
@@ -78,8 +78,10 @@ typedef struct truth {
     int64_t n_prompt, n_response;
     double *head;  /* f64 [H N] sum over the response rows; from future/mean x M without rows */
     double *group; /* f64 [G N] the same, mean over the heads of the group */
-    int32_t *order;      /* i32 [G N] by falling group, ties by position */
-    double *best;        /* f64 [G N + 1] sum of the best 0, 1, .. N of them */
+    int32_t *order; /* i32 [G N] by falling group, ties by position */
+    /* f64 [G N + 1] what the lane's rows and heads do not lose together where the best 0, 1, ..
+     * N tokens stay: their mass, and what a row's loss would be above 1 */
+    double *best;
     int32_t *head_order; /* i32 [H N], NULL until asked for */
     double *head_best;   /* f64 [H N + 1], NULL until asked for */
     float *future_mean;  /* f32 [H N] of the trace, NULL: not there */
@@ -89,10 +91,13 @@ KVT_CHECKED kvt_code truth_new(truth *out, int n_head, int n_kv, int64_t n_promp
                                int64_t n_response, kvt_err *err);
 KVT_CHECKED kvt_code truth_finish(truth *t, kvt_err *err); /* group sums and orders from head */
 KVT_CHECKED kvt_code truth_by_head(truth *t, kvt_err *err); /* head_order, head_best, once */
+/* Ends the loss of every row at 1 in best and head_best. prompt_sum f64 [H M]: attention of the
+ * row to the whole prompt. */
+void truth_cut(truth *t, const layer_rows *response, const double *prompt_sum);
 void truth_free(truth *t);
 
-/* prefix f64 [lanes N + 1], kvt_free() it: sum of the best 0, 1, ... masses of all lanes of the
- * layers together. */
+/* prefix f64 [lanes N + 1], kvt_free() it: best where the best 0, 1, ... tokens of all lanes of
+ * the layers together stay. */
 KVT_CHECKED kvt_code truth_over_lanes(double **prefix, const truth *truths, const bool *layers,
                                       int n_layer, bool by_head, kvt_err *err);
 
@@ -130,7 +135,8 @@ typedef struct pass {
     const kvt_use *use;
     uint64_t seed;
     bool inside, skip, by_head, whole_model; /* growth; SKIP; a lane per query head; scope */
-    bool output, quiet; /* output error is asked for; no part of what was asked (a bound) */
+    bool together; /* select() decides by the scores of several lanes */
+    bool output;   /* output error is asked for */
     int n_cell, n_layer, n_lane, n_head; /* L, A, H */
     int64_t n_prompt, n_response, every;
     pass_cell *cell;         /* [n_cell] rising */
@@ -149,7 +155,7 @@ typedef struct pass {
     float *lost;         /* [n_cell L H M] */
     float *out_err;      /* [n_cell L H M] NULL: not asked for */
     float *seen;         /* [n_cell L A M] slots that each row saw */
-    double *kept_mass;   /* [n_cell L A] on top: sum of the remaining mass of what is kept */
+    double *kept_mass; /* [n_cell L A] without rows: mass of what is kept, sum over the heads */
     double *measure; /* [n_cell L A LANE_METRICS_MAX] sum over decisions of each lane metric */
     int32_t *measured;       /* the same extents: over how many */
     kvt_engine_count *count; /* [n_cell L A] */

@@ -2,11 +2,13 @@
  * order of tokens by it.
  *
  * Halves are whole multiples of 2^-24 and every sum here stays far below 2^29, so that sums in
- * doubles are exact in any order. The mean over the heads of a group divides once. */
+ * doubles are exact in any order. The mean over the heads of a group divides once, and is only
+ * compared; what is summed further is the sum over the heads. */
 #include "replay/replay_priv.h"
 
 #include <string.h>
 
+#include "base/half.h"
 #include "base/select.h"
 #include "kvt/arena.h"
 
@@ -37,22 +39,29 @@ void truth_free(truth *t)
     *t = (truth){0};
 }
 
-/* order and running sums of n lanes. */
-static kvt_code rank(int32_t *order, double *best, const double *mass, int n, int64_t n_prompt,
-                     kvt_err *err)
+/* order [n n_token] of n lists of masses. */
+static kvt_code rank(int32_t *order, const double *mass, int n, int64_t n_token, kvt_err *err)
 {
     kvt_arena *work = kvt_arena_new((size_t)1 << 40);
     bool good = work != NULL;
-    for (int i = 0; good && i < n; i++, order += n_prompt, mass += n_prompt) {
-        good = select_rank_double(order, mass, n_prompt, work);
+    for (int i = 0; good && i < n; i++) {
+        good = select_rank_double(order + i * n_token, mass + i * n_token, n_token, work);
         kvt_arena_rewind(work, 0);
-        *best = 0;
-        for (int64_t s = 0; good && s < n_prompt; s++, best++)
-            best[1] = best[0] + mass[order[s]];
-        best++;
     }
     kvt_arena_free(work);
-    return good ? KVT_OK : kvt_fail_memory(err, n_prompt * (int64_t)sizeof *mass);
+    return good ? KVT_OK : kvt_fail_memory(err, n_token * (int64_t)sizeof *mass);
+}
+
+/* best [N + 1] of a lane of n_head heads. */
+static void add_up(double *best, const int32_t *order, const double *head, int n_head,
+                   int64_t n_prompt)
+{
+    best[0] = 0;
+    for (int64_t s = 0; s < n_prompt; s++) {
+        best[s + 1] = best[s];
+        for (int h = 0; h < n_head; h++)
+            best[s + 1] += head[h * n_prompt + order[s]];
+    }
 }
 
 kvt_code truth_finish(truth *t, kvt_err *err)
@@ -66,7 +75,12 @@ kvt_code truth_finish(truth *t, kvt_err *err)
             t->group[g * t->n_prompt + j] = sum / n;
         }
     }
-    return rank(t->order, t->best, t->group, t->n_kv, t->n_prompt, err);
+    if (rank(t->order, t->group, t->n_kv, t->n_prompt, err))
+        return err->code;
+    for (int g = 0; g < t->n_kv; g++)
+        add_up(t->best + g * (t->n_prompt + 1), t->order + g * t->n_prompt,
+               t->head + g * n * t->n_prompt, n, t->n_prompt);
+    return KVT_OK;
 }
 
 kvt_code truth_by_head(truth *t, kvt_err *err)
@@ -77,37 +91,84 @@ kvt_code truth_by_head(truth *t, kvt_err *err)
     t->head_best = kvt_alloc(t->n_head * (t->n_prompt + 1), sizeof *t->head_best);
     if (!t->head_order || !t->head_best)
         return kvt_fail_memory(err, t->n_head * t->n_prompt * (int64_t)sizeof *t->head_order);
-    return rank(t->head_order, t->head_best, t->head, t->n_head, t->n_prompt, err);
+    if (rank(t->head_order, t->head, t->n_head, t->n_prompt, err))
+        return err->code;
+    for (int h = 0; h < t->n_head; h++)
+        add_up(t->head_best + h * (t->n_prompt + 1), t->head_order + h * t->n_prompt,
+               t->head + h * t->n_prompt, 1, t->n_prompt);
+    return KVT_OK;
+}
+
+/* Halves of a row may add up to a little more than 1. Such a row loses 1 until enough of its
+ * mass stays: the first tokens of the order are nearly always enough. */
+static void cut_row(double *best, const int32_t *order, const uint16_t *row, double lost,
+                    int64_t n_prompt)
+{
+    for (int64_t s = 0; lost > 1 && s < n_prompt; s++) {
+        best[s] += lost - 1;
+        lost -= (double)half_to_float(row[order[s]]);
+    }
+}
+
+void truth_cut(truth *t, const layer_rows *response, const double *prompt_sum)
+{
+    int64_t N = t->n_prompt, M = t->n_response;
+    for (int h = 0; h < t->n_head; h++) {
+        int g = h / (t->n_head / t->n_kv);
+        for (int64_t m = 0; m < M; m++) {
+            const uint16_t *row =
+                response->data + h * response->head_stride + m * response->row_stride;
+            double all = prompt_sum[h * M + m];
+            cut_row(t->best + g * (N + 1), t->order + g * N, row, all, N);
+            if (t->head_best)
+                cut_row(t->head_best + h * (N + 1), t->head_order + h * N, row, all, N);
+        }
+    }
+}
+
+/* Masses of the tokens of all lanes of a layer, and what the loss falls by when each stays
+ * beside the better ones of its lane. Returns how many there are. */
+static int64_t put_pool(double *mass, double *gain, const truth *t, bool by_head)
+{
+    int64_t N = t->n_prompt, n = by_head ? t->n_head : t->n_kv;
+    memcpy(mass, truth_mass(t, 0, by_head), (size_t)(n * N) * sizeof *mass);
+    for (int a = 0; a < n; a++) {
+        const double *best = truth_best(t, a, by_head);
+        for (int64_t s = 0; s < N; s++)
+            gain[a * N + truth_order(t, a, by_head)[s]] = best[s + 1] - best[s];
+    }
+    return n * N;
 }
 
 kvt_code truth_over_lanes(double **prefix, const truth *truths, const bool *layers, int n_layer,
                           bool by_head, kvt_err *err)
 {
-    int64_t n = 0;
+    int64_t n = 0, at = 0;
     for (int l = 0; l < n_layer; l++)
         if (layers[l])
             n += (by_head ? truths[l].n_head : truths[l].n_kv) * truths[l].n_prompt;
-    double *mass = kvt_alloc(n, sizeof *mass);
+    double *mass = kvt_alloc(n, sizeof *mass), *gain = kvt_alloc(n, sizeof *gain);
     int32_t *order = kvt_alloc(n, sizeof *order);
-    *prefix = kvt_alloc(n + 1, sizeof **prefix);
+    double *out = kvt_alloc(n + 1, sizeof *out);
     kvt_code code = KVT_OK;
-    if (!mass || !order || !*prefix)
+    if (!mass || !gain || !order || !out)
         code = kvt_fail_memory(err, n * (int64_t)sizeof *mass);
-    n = 0;
     for (int l = 0; !code && l < n_layer; l++) {
-        int64_t add = (by_head ? truths[l].n_head : truths[l].n_kv) * truths[l].n_prompt;
         if (!layers[l])
             continue;
-        memcpy(mass + n, truth_mass(&truths[l], 0, by_head), (size_t)add * sizeof *mass);
-        n += add;
+        for (int a = 0; a < (by_head ? truths[l].n_head : truths[l].n_kv); a++)
+            out[0] += truth_best(&truths[l], a, by_head)[0];
+        at += put_pool(mass + at, gain + at, &truths[l], by_head);
     }
     if (!code)
-        code = rank(order, *prefix, mass, 1, n, err);
+        code = rank(order, mass, 1, n, err);
+    for (int64_t s = 0; !code && s < n; s++)
+        out[s + 1] = out[s] + gain[order[s]];
     kvt_free(mass);
+    kvt_free(gain);
     kvt_free(order);
-    if (code) {
-        kvt_free(*prefix);
-        *prefix = NULL;
-    }
+    if (code)
+        kvt_free(out);
+    *prefix = code ? NULL : out;
     return code;
 }

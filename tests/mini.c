@@ -343,7 +343,8 @@ kvt_code mini_run(mini_result *out, const mini_spec *spec, kvt_arena *a, kvt_err
     out->score = kvt_arena_array(a, c.n_all * t->N, sizeof *out->score);
     out->pinned = kvt_arena_array(a, c.n_all * t->N, sizeof *out->pinned);
     if (c.p->fits && !spec->no_fits &&
-        !c.p->fits(c.params, spec->budget, t->N, out->why, sizeof out->why)) {
+        !c.p->fits(c.params, spec->budget, out->decodes ? t->T : t->N, out->why,
+                   sizeof out->why)) {
         out->skipped = true;
         return KVT_OK;
     }

@@ -118,11 +118,18 @@ static double recall_of(const plain_spec *s, int lane)
 static double best_of(const plain_spec *s, int lane)
 {
     ranked *r = order(s, lane, 0, s->n_prompt);
+    int per = s->n_head / s->result->n_lane;
     double sum = 0;
-    for (int64_t i = lane_row(s, lane)->kept_prefill_tokens; i < s->n_prompt; i++)
-        sum += r[i].mass;
+    for (int h = lane * per; h < (lane + 1) * per; h++) {
+        for (int64_t m = 0; m < s->n_response; m++) {
+            double lost = 0;
+            for (int64_t i = lane_row(s, lane)->kept_prefill_tokens; i < s->n_prompt; i++)
+                lost += at(s, h, m, r[i].token);
+            sum += lost < 1 ? lost : 1;
+        }
+    }
     free(r);
-    return sum / (double)s->n_response;
+    return sum / (double)(per * s->n_response);
 }
 
 void plain_judge(const plain_out *out, const plain_spec *s)

@@ -22,12 +22,13 @@ typedef struct kvt_judged {
 
     /* The lane (lane() only), at decision `step`: 0 for on-top, 0..n_response - 1 for inside.
      */
-    int64_t step, n_arrived;  /* tokens that have arrived: N + step */
-    const uint8_t *held;      /* [n_arrived] 1: in the cache after this decision */
-    const uint8_t *pinned;    /* [n_arrived] 1: its rule always keeps it */
-    const double *remaining;  /* [n_arrived] R_j(step), mean over the lane's query heads */
-    const int32_t *truth;     /* [n_arrived] positions by falling remaining, ties by position */
-    const float *score;       /* [n_prompt] of the decision at the end of the prompt, or NULL */
+    int64_t step, n_arrived; /* tokens that have arrived: N + step */
+    const uint8_t *held;     /* [n_arrived] 1: in the cache after this decision */
+    const uint8_t *pinned;   /* [n_arrived] 1: its rule always keeps it */
+    const double *remaining; /* [n_arrived] R_j(step), mean over the lane's query heads */
+    const int32_t *truth;    /* [n_arrived] positions by falling remaining, ties by position */
+    const float *score;      /* [n_prompt] of the decision at the end of the prompt; NULL: none,
+                                or select() decided by the scores of several lanes */
     const float *future_mean; /* f32 [H N] of the trace; NULL: not declared */
     kvt_arena *scratch;
 } kvt_judged;

@@ -176,8 +176,9 @@ typedef struct kvt_policy {
 
     /* Where the rule itself is impossible with these numbers at this budget (a share of 0, more
      * pinned than the budget holds and known before scoring), writes one line into `why` and
-     * returns false: the cell is skipped with it. */
-    bool (*fits)(const void *params, int64_t budget, int64_t n_prompt, char *why, size_t cap);
+     * returns false: the cell is skipped with it. n_token: how many tokens a lane may come to
+     * hold, those of the prompt, and of the response where it acts in decode. */
+    bool (*fits)(const void *params, int64_t budget, int64_t n_token, char *why, size_t cap);
 
     /* How many of the last prompt queries step() gets. NULL: none. */
     int64_t (*window)(const void *params, int64_t n_prompt);

@@ -80,11 +80,11 @@ static int64_t newest(const h2o *p, int64_t budget, bool prompt)
     return (int64_t)floor(p->recent * (double)budget + 1e-9);
 }
 
-static bool fits(const void *params_, int64_t budget, int64_t n_prompt, char *why, size_t cap)
+static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const h2o *p = params_;
     int64_t R = newest(p, budget, true);
-    if (budget >= n_prompt)
+    if (budget >= n_token)
         return true;
     if (R > budget)
         snprintf(why, cap, "%lld newest tokens need a budget of %lld or more, got %lld",

@@ -60,11 +60,11 @@ static void vary(const void *params_, kvt_traits *traits)
         traits->one_ranking = false;
 }
 
-static bool fits(const void *params_, int64_t budget, int64_t n_prompt, char *why, size_t cap)
+static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const streaming *p = params_;
     int64_t need = p->window > 0 ? p->window : p->sinks;
-    if (budget >= n_prompt || budget >= need)
+    if (budget >= n_token || budget >= need)
         return true;
     snprintf(why, cap, "%lld %s need a budget of %lld or more, got %lld", (long long)need,
              p->window > 0 ? "last tokens" : "sinks", (long long)need, (long long)budget);

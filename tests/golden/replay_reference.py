@@ -129,7 +129,7 @@ class Policy:
     drop_first = False   # in decode it drops before the row attends
     by_head = False      # a lane for each query head
     observes = 0         # observation window: case C005
-    scored = True        # its scores are weights, so that score KL is defined
+    scored = True        # its scores are weights, a lane's decide on that lane: score KL is defined
     shares = "even"      # how a total is shared out over layers
 
     def protects(self, n):
@@ -240,6 +240,8 @@ class Observed(Policy):
 class Tova(Policy):
     """What the newest query looks at: mean over all query heads of the layer, one set a layer. Oren
     et al. 2024; the newest token competes. kvpress keeps it."""
+    scored = False  # one set by the weights of all lanes: no lane's score decided
+
     def __init__(self, keep_last=False):
         self.keep_last = keep_last
 
@@ -698,9 +700,7 @@ def check_rows(t, lanes, ran, cell, report, where, mass):
         error.append(e)
         with np.errstate(divide="ignore"):
             kl.append(-np.log(1 - y))
-    # Rows, then heads, then layers: where rows are undefined, not the mean of lanes.
-    macro = lambda x: mean([mean([mean(r) for lane, y in zip(lanes, x) if lane[0] == l for r in y])
-                            for l in range(t.L)])
+    macro = lambda x: mean([mean([mean(r) for r in y]) for y in x])  # rows, then heads, then lanes
     flat = lambda x: [v for y in x for v in y.ravel()]
     finite = [np.where(np.isinf(x), np.nan, x) for x in kl]
     few = mass if t.has_rows else FLIP  # near a loss of 1, one half that rounds otherwise is 1e-3 nats
@@ -739,16 +739,14 @@ def check_sets(t, policy, inside, lanes, budgets, ran, cell, report, where, mass
         came = 1 if inside and policy.drop_first else 0  # the token that came before the drop
         every.append([recalls(t, lane, b, x["held"][s], x["pins"][s], s, t.N + s + came) for s in steps])
     for i, n in enumerate(("recall", "recall_unprotected", "topk_recall")):
-        x = mean([mean([mean([y[i] for y in r]) for lane, r in zip(lanes, every) if lane[0] == l])
-                  for l in range(t.L)])
+        x = mean([mean([y[i] for y in r]) for r in every])
         # What is pinned is stated where the rule was asked: not in C005, not where all fits.
         if i != 1 or all(y["first"] for y in ran):
             report.number(where, "%s_mean_frac" % n, x, row["%s_mean_frac" % n], mass if t.has_rows else 1e-2)
     if policy.scored and all(x["first"] for x in ran):
-        x = mean([mean([score_kl(t, lane, y["first"]) for lane, y in zip(lanes, ran) if lane[0] == l])
-                  for l in range(t.L)])
+        x = mean([score_kl(t, lane, y["first"]) for lane, y in zip(lanes, ran)])
         report.number(where, "score_kl_mean_nats", x, row["score_kl_mean_nats"], 1e-5 if t.has_rows else 1e-3)
-    elif not policy.scored and not isinstance(policy, Random):  # positions only rank
+    elif not policy.scored and not isinstance(policy, Random):  # see Policy.scored
         report.number(where, "score_kl_mean_nats", math.nan, row["score_kl_mean_nats"], 0)
     if inside or isinstance(policy, Full):
         report.number(where, "regret_mean_frac", math.nan if inside else 0, row["regret_mean_frac"], 1e-12)

@@ -197,6 +197,33 @@ static void tiny_capacities_do_not_loop(void **state)
     kvt_results_free(found);
 }
 
+/* C080: a rule that is impossible while decoding is refused though the prompt itself fits. */
+static void a_rule_is_asked_for_what_comes_while_it_decodes(void **state)
+{
+    (void)state;
+    synth_spec s = synth_default();
+    s.n_prompt = 1, s.n_response = 20;
+    s.last_queries = 64;
+    const char *path = runs_trace("one", &s);
+    kvt_replay_spec spec = spec_of(&path, "h2o,h2o:every=4", "1,21");
+    kvt_results *found = runs_replay(&spec, NULL);
+    expect_skipped(found, "h2o", "1", "recent=0.5 of a budget of 1 is no token");
+    expect_ok(found, "h2o", "21"); /* prompt and response fit */
+    kvt_results_free(found);
+    spec.act = KVT_ACT_PREFILL; /* nothing is evicted: nothing is impossible */
+    found = runs_replay(&spec, NULL);
+    assert_true(expect_ok(found, "h2o", "1")->kept_tokens_mean == 1);
+    kvt_results_free(found);
+    s.n_prompt = 2;
+    path = runs_trace("two", &s);
+    spec = spec_of(&path, "h2o:compat=flexgen,streaming", "2,3");
+    found = runs_replay(&spec, NULL);
+    expect_skipped(found, "h2o", "2", "flexgen needs a budget of 3 or more");
+    expect_ok(found, "h2o", "3");
+    expect_skipped(found, "streaming", "3", "4 sinks need a budget of 4 or more, got 3");
+    kvt_results_free(found);
+}
+
 static void more_protection_than_budget_is_skipped(void **state)
 {
     (void)state;
@@ -224,9 +251,10 @@ static void without_a_future_oracles_are_refused_and_others_run(void **state)
     synth_spec s = synth_default();
     s.n_response = 0;
     const char *path = runs_trace("c082", &s);
-    kvt_replay_spec spec = spec_of(&path, "h2o,snapkv:window=4", "8,12");
+    kvt_replay_spec spec = spec_of(&path, "h2o,snapkv:window=4,oracle-step", "8,12");
     kvt_results *found = runs_replay(&spec, NULL);
     expect_skipped(found, "oracle", "8", "policy oracle needs future attention");
+    expect_skipped(found, "oracle-step", "12", "policy oracle-step needs future attention");
     const kvt_cell *c = expect_ok(found, "h2o", "8");
     assert_true(c->kept_tokens_mean == 8 && isnan(runs_value(c, "lost_mass_mean_frac")));
     assert_true(isnan(runs_value(c, "recall_mean_frac")) &&
@@ -492,6 +520,8 @@ static void controls_are_always_there(void **state)
     assert_int_equal(seeds, 7); /* 0, 1, 2, though one was asked for again */
     assert_int_equal(controls, 6);
     assert_int_equal(found->n, 7);
+    expect_skipped(found, "position", "8", "there is none"); /* no other trace, and no note */
+    assert_null(runs_result(found, "position")->plan_note);
     assert_true(runs_value(expect_ok(found, "full", "8"), "lost_mass_max_frac") == 0);
     assert_true(runs_value(runs_cell(found, "oracle", "8"), "recall_mean_frac") == 1);
     kvt_results_free(found);
@@ -588,6 +618,144 @@ static void slots_can_be_traded_over_the_model(void **state)
     }
 }
 
+/* Rows of halves add up to a little more than 1 in places; a set that loses all of them loses
+ * 1, whoever chose it, and equal sets differ by exactly 0. */
+static void equal_sets_have_no_regret(void **state)
+{
+    (void)state;
+    double largest = 0;
+    for (int variant = 0; variant < 6; variant++) {
+        synth_spec s = synth_default();
+        s.n_head = 6, s.n_kv_head = variant % 2 ? 2 : 6;
+        s.n_prompt = 60;
+        s.sharpness = variant < 2 ? 0 : variant < 4 ? 3 : 8;
+        s.seed = 90 + (uint64_t)variant;
+        const char *path = runs_trace("regret", &s);
+        kvt_replay_spec spec =
+            spec_of(&path, "oracle,snapkv:window=4,snapkv:compat=kvcf,window=4", "1,4,7,30,60");
+        kvt_results *found = runs_replay(&spec, NULL);
+        for (int64_t i = 0; i < found->n; i++) {
+            const kvt_result *r = found->result[i];
+            bool best = strcmp(r->cell[0].policy, "oracle") == 0;
+            for (int c = 0; c < r->n_cell; c++) {
+                const kvt_cell *x = &r->cell[c];
+                double lost = runs_value(x, "lost_mass_mean_frac");
+                if (strcmp(x->status, "ok") != 0)
+                    continue;
+                assert_true(x->oracle_lost_mass_mean_frac <= 1);
+                assert_true(x->regret_mean_frac >= 0 && x->allocation_regret_mean_frac >= 0);
+                assert_true(fabs(lost - x->oracle_lost_mass_mean_frac - x->regret_mean_frac) <
+                            1e-12);
+                if (best || x->kept_tokens_min == s.n_prompt)
+                    assert_true(x->regret_mean_frac == 0);
+                if (best && lost > largest)
+                    largest = lost;
+            }
+            for (int k = 0; best && k < r->n_cell * r->n_layer * r->n_lane; k++)
+                assert_true(r->lane[k].regret_mean_frac == 0);
+        }
+        kvt_results_free(found);
+    }
+    assert_true(largest > 0.9); /* losses near 1 are among them */
+}
+
+/* KVCache-Factory's pyramid on 97 tokens, window 8, 2 layers: at 48 the first layer gets
+ * 8 + (80 - 40 / 20) = 86, at 70 all get 70, since 97 < 2 (70 - 8). */
+static void a_falling_cut_is_its_own(void **state)
+{
+    (void)state;
+    synth_spec s = synth_default();
+    s.n_head = 3, s.n_kv_head = 1;
+    s.n_prompt = 97, s.n_response = 7;
+    s.sharpness = 1;
+    s.seed = 15;
+    s.last_queries = 64;
+    const char *path = runs_trace("odd", &s);
+    kvt_replay_spec spec = spec_of(&path, "pyramidkv:compat=kvcf", "50%,70");
+    spec.no_controls = true;
+    kvt_results *both = runs_replay(&spec, NULL);
+    spec.budgets = "70";
+    kvt_results *alone = runs_replay(&spec, NULL);
+    const kvt_result *a = both->result[0], *b = alone->result[0];
+    assert_int_equal(a->lane[0].kept_prefill_tokens, 86);
+    assert_int_equal(b->lane[0].kept_prefill_tokens, 70);
+    assert_memory_equal(a->cell[1].value, b->cell[0].value, sizeof b->cell[0].value);
+    kvt_results_free(both);
+    kvt_results_free(alone);
+}
+
+/* Scores that only rank have no KL, nor has a set that the scores of several lanes chose. */
+static void score_kl_is_of_what_decided(void **state)
+{
+    static const char *const none[] = {"tova", "window", "streaming"};
+    (void)state;
+    synth_spec s = synth_default();
+    const char *path = runs_trace("kl", &s);
+    for (int act = KVT_ACT_OWN; act <= KVT_ACT_PREFILL; act++) {
+        kvt_replay_spec spec = spec_of(&path, "tova,window,streaming,h2o,snapkv:window=4", "8");
+        spec.act = (kvt_act)act;
+        spec.keep_arrays = true;
+        kvt_results *found = runs_replay(&spec, NULL);
+        for (int i = 0; i < 3; i++)
+            assert_true(
+                isnan(runs_value(expect_ok(found, none[i], "8"), "score_kl_mean_nats")));
+        assert_true(runs_value(expect_ok(found, "h2o", "8"), "score_kl_mean_nats") > 0);
+        assert_true(runs_value(expect_ok(found, "snapkv", "8"), "score_kl_mean_nats") > 0);
+        assert_non_null(runs_result(found, "tova")->score); /* each lane's share is kept */
+        kvt_results_free(found);
+    }
+}
+
+/* Of one pass a part may be there already; arrays come with both parts. */
+static void parts_of_a_pass_have_their_arrays(void **state)
+{
+    (void)state;
+    synth_spec s = synth_default();
+    const char *path = runs_trace("parts", &s);
+    char out[400];
+    snprintf(out, sizeof out, "%s/parts-out", runs_dir);
+    kvt_replay_spec spec = spec_of(&path, "h2o,snapkv:window=4,tova", "8,16");
+    spec.out_dir = out;
+    kvt_replay_counts n;
+    kvt_results_free(runs_replay(&spec, NULL));
+    spec.budgets = "8,12,20"; /* 16 is left behind, 12 and 20 are new */
+    spec.keep_arrays = true;
+    kvt_results *parts = runs_replay(&spec, &n);
+    assert_true(n.reused > 0 && n.computed > 0);
+    spec.out_dir = "";
+    kvt_results *whole = runs_replay(&spec, NULL);
+    char *x = runs_text(parts), *y = runs_text(whole);
+    assert_string_equal(x, y);
+    free(x);
+    free(y);
+    int64_t compared = 0;
+    for (int64_t i = 0; i < parts->n; i++) {
+        const kvt_result *p = parts->result[i];
+        for (int64_t k = 0; k < whole->n; k++) {
+            const kvt_result *w = whole->result[k];
+            for (int c = 0; c < p->n_cell; c++)
+                for (int d = 0; d < w->n_cell; d++) {
+                    int64_t M = p->n_response, lanes = (int64_t)p->n_layer * p->n_lane;
+                    if (strcmp(p->cell[c].run_id, w->cell[d].run_id) != 0 || !w->lost)
+                        continue;
+                    assert_non_null(p->lost);
+                    assert_memory_equal(p->lost + c * lanes * M, w->lost + d * lanes * M,
+                                        (size_t)(lanes * M) * sizeof *p->lost);
+                    assert_true((p->score != NULL) == (w->score != NULL));
+                    for (int a = 0; a < lanes; a++)
+                        for (int64_t t = 0; t < p->n_prompt + M; t++)
+                            assert_int_equal(
+                                kvt_result_evict_step(p, c, a / p->n_lane, a % p->n_lane, t),
+                                kvt_result_evict_step(w, d, a / p->n_lane, a % p->n_lane, t));
+                    compared++;
+                }
+        }
+    }
+    assert_true(compared >= 9);
+    kvt_results_free(parts);
+    kvt_results_free(whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -597,6 +765,7 @@ int main(void)
         cmocka_unit_test(a_budget_above_the_length_evicts_nothing),
         cmocka_unit_test(accumulated_scores_freeze_and_it_is_said),
         cmocka_unit_test(tiny_capacities_do_not_loop),
+        cmocka_unit_test(a_rule_is_asked_for_what_comes_while_it_decodes),
         cmocka_unit_test(more_protection_than_budget_is_skipped),
         cmocka_unit_test(without_a_future_oracles_are_refused_and_others_run),
         cmocka_unit_test(only_skipped_cells_are_an_answer_of_their_own),
@@ -612,6 +781,10 @@ int main(void)
         cmocka_unit_test(exactness_is_lowered_never_raised),
         cmocka_unit_test(periods_change_when_it_decides),
         cmocka_unit_test(slots_can_be_traded_over_the_model),
+        cmocka_unit_test(equal_sets_have_no_regret),
+        cmocka_unit_test(a_falling_cut_is_its_own),
+        cmocka_unit_test(score_kl_is_of_what_decided),
+        cmocka_unit_test(parts_of_a_pass_have_their_arrays),
     };
     return cmocka_run_group_tests_name("replay cases", tests, runs_open, runs_close);
 }

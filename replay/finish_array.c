@@ -1,0 +1,114 @@
+/* finish_array.c - the arrays of a result, and its note. */
+#include "replay/finish_priv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "kvt/arena.h"
+#include "kvt/pieces.h"
+
+/* ---- arrays --------------------------------------------------------------------------------
+ */
+
+/* Copies the replayed layers of an array [outer L inner]. */
+static void *pick(const finisher *f, const void *from, int64_t outer, int64_t inner,
+                  size_t size)
+{
+    int64_t L = f->r->n_layer, all = f->p->n_layer;
+    if (!from)
+        return NULL;
+    char *out = kvt_alloc(outer * L * inner, size);
+    for (int64_t o = 0; out && o < outer; o++)
+        for (int64_t i = 0; i < L; i++)
+            memcpy(out + (size_t)((o * L + i) * inner) * size,
+                   (const char *)from + (size_t)((o * all + f->layer[i]) * inner) * size,
+                   (size_t)inner * size);
+    return out;
+}
+
+/* Lost mass of each row, mean over the heads of its lane. */
+static float *lane_lost(const finisher *f)
+{
+    const pass *p = f->p;
+    int per = p->n_head / p->n_lane;
+    int64_t M = p->n_response, n = (int64_t)f->r->n_layer * p->n_lane;
+    float *out = p->lost ? kvt_alloc(p->n_cell * n * M, sizeof *out) : NULL;
+    for (int c = 0; out && c < p->n_cell; c++) {
+        for (int64_t i = 0; i < n; i++) {
+            int64_t from =
+                pass_head(p, c, f->layer[i / p->n_lane], (int)(i % p->n_lane) * per) * M;
+            for (int64_t m = 0; m < M; m++) {
+                double sum = 0;
+                for (int h = 0; h < per; h++)
+                    sum += (double)p->lost[from + h * M + m];
+                out[(c * n + i) * M + m] = (float)(sum / per);
+            }
+        }
+    }
+    return out;
+}
+
+bool finish_arrays(finisher *f)
+{
+    const pass *p = f->p;
+    kvt_result *r = f->r;
+    int64_t A = p->n_lane, N = p->n_prompt, M = p->n_response;
+    bool scored = false;
+    for (int i = 0; i < r->n_layer; i++)
+        scored |= p->layer_scored[f->layer[i]];
+    r->score = scored ? pick(f, p->score, 1, A * N, sizeof *r->score) : NULL;
+    r->pinned = scored ? pick(f, p->pinned, 1, A * N, sizeof *r->pinned) : NULL;
+    r->rank = pick(f, p->rank, 1, A * N, sizeof *r->rank);
+    r->cut = pick(f, p->cut, p->n_cell, A, sizeof *r->cut);
+    r->evict_step = pick(f, p->evict_step, p->n_cell, A * (N + M), sizeof *r->evict_step);
+    r->kept_count = pick(f, p->seen, p->n_cell, A * M, sizeof *r->kept_count);
+    r->lost = lane_lost(f);
+    return (r->score || !scored) && (r->rank || !p->rank) && (r->cut || !p->cut) &&
+           (r->evict_step || !p->evict_step) && (r->kept_count || !p->seen) &&
+           (r->lost || !p->lost);
+}
+
+/* Whether a lane of a cell let every new token go in the decision behind its own row, so that
+ * it still holds what it held when the response began. */
+static bool is_frozen(const finisher *f, int cell)
+{
+    const pass *p = f->p;
+    int64_t N = p->n_prompt, M = p->n_response;
+    for (int i = 0; i < f->r->n_layer && M >= 8 && p->evict_step; i++) {
+        for (int a = 0; a < p->n_lane; a++) {
+            const int32_t *gone =
+                p->evict_step + pass_lane(p, cell, f->layer[i], a) * (N + M) + N;
+            int64_t m = 0;
+            while (m < M && gone[m] >= 0 && gone[m] <= m + 1)
+                m++;
+            if (m == M)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* What a reader of the table must know besides its numbers. */
+char *finish_note(const finisher *f)
+{
+    char text[256] = "";
+    const pass *p = f->p;
+    int64_t acted = 0;
+    bool recent = false, frozen = false;
+    for (int c = 0; c < p->n_cell; c++) {
+        acted = kvt_max(acted, f->r->cell[c].acted_count);
+        frozen |= p->inside && is_frozen(f, c);
+        for (int i = 0; p->engine && i < f->r->n_layer; i++)
+            recent |= kvt_engine_kept_latest(p->engine, c, f->layer[i]);
+    }
+    if (p->inside && acted > 0)
+        snprintf(text, sizeof text, "acted %lld times%s", (long long)acted,
+                 frozen ? "; frozen: every new token left at once" : "");
+    else if (recent)
+        snprintf(
+            text, sizeof text,
+            "the prompt is no longer than the observation window: the latest tokens are kept");
+    else if (!p->lost && p->n_response > 0 && !p->reason[0])
+        snprintf(text, sizeof text, "level summary: mean mass only, from future/mean");
+    return text[0] ? kvt_copy_text(text) : NULL;
+}

@@ -223,17 +223,26 @@ static kvt_code loop(app *a, kvt_err *err)
     return kvt_fail(err, KVT_STOPPED, "ended by a signal");
 }
 
+static const char *first_path(const app *a)
+{
+    return a->s->n_path ? a->s->path[0] : "TRACE";
+}
+
+/* No terminal to run on: says what works without one. */
+static kvt_code name_other_way(const app *a, kvt_err *err)
+{
+    char why[256];
+    snprintf(why, sizeof why, "%.250s", err->text);
+    return kvt_fail(err, err->code, "%s; kvt show %.100s prints a screen as text", why,
+                    first_path(a));
+}
+
 static kvt_code run_on_terminal(app *a, kvt_err *err)
 {
     int width, height;
-    const char *path = a->s->n_path ? a->s->path[0] : "TRACE";
     if (term_open(&a->t, &(term_options){.colour = a->s->colour, .mouse = !a->s->no_mouse},
-                  err)) {
-        char why[256];
-        snprintf(why, sizeof why, "%.250s", err->text);
-        return kvt_fail(err, err->code, "%s; kvt show %.100s prints a screen as text", why,
-                        path);
-    }
+                  err))
+        return name_other_way(a, err);
     term_size(a->t, &width, &height);
     a->m.colour = term_colours(a->t) > 0;
     a->m.markers = a->m.markers || !a->m.colour;
@@ -244,7 +253,7 @@ static kvt_code run_on_terminal(app *a, kvt_err *err)
             err, KVT_USAGE,
             "terminal is %dx%d, kvt tui needs at least %dx%d; kvt show %.100s prints a "
             "screen as text",
-            width, height, TUI_WIDTH_LEAST, TUI_HEIGHT_LEAST, path);
+            width, height, TUI_WIDTH_LEAST, TUI_HEIGHT_LEAST, first_path(a));
     if (!code)
         code = loop(a, err);
     term_close(a->t);
@@ -388,6 +397,8 @@ kvt_code tui_run(const tui_app_spec *s, const kvt_ctx *ctx, kvt_err *err)
         return kvt_fail_memory(err, sizeof *a);
     *a = (app){.s = s, .ctx = ctx};
     kvt_code code = list_files(a, err);
+    if (!code && !s->headless && term_check(err)) /* known before anything is replayed */
+        code = name_other_way(a, err);
     if (!code)
         code = begin(a, err);
     if (!code && s->ready)

@@ -14,7 +14,7 @@ mkdir new
 clean() { rm -rf new && mkdir new; }
 
 # Error lines: those of the program, not its notes of what is done.
-errors() { grep -v '^kvt: \(done: \|wrote \)' "$scratch/err"; }
+errors() { grep -v '^kvt: \(done: \|wrote \|no results for this: replaying\)' "$scratch/err"; }
 
 # One line of error, of the program, fit for a terminal, that holds a text.
 one_line() { # one_line TEXT

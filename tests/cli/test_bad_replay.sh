@@ -216,7 +216,8 @@ bad 2 "is built in" policy new snapkv
 # ---- the browser and its screens, arrays of other programs
 
 bad 2 "is not a terminal; kvt show a.h5" tui a.h5
-bad 1 "'none.h5'" tui none.h5
+TERM=dumb bad 2 "is not a terminal; kvt show a.h5" tui a.h5
+bad 1 "'none.h5'" tui none.h5 --size 80x24
 bad 1 "'cut.h5': is cut short" tui cut.h5 --size 80x24 --dump new/screen
 bad 2 "expected COLUMNSxROWS" tui a.h5 --size wide
 bad 2 "'nope' is none of overview" tui a.h5 --size 80x24 --screen nope

@@ -156,16 +156,24 @@ static kvt_code set_up(term *t, const term_options *o, kvt_err *err)
     return KVT_OK;
 }
 
-kvt_code term_open(term **out, const term_options *o, kvt_err *err)
+kvt_code term_check(kvt_err *err)
 {
     const char *name = getenv("TERM");
-    *out = NULL;
     if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
         return kvt_fail(err, KVT_USAGE, "standard %s is not a terminal",
                         isatty(STDIN_FILENO) ? "output" : "input");
     if (!name || !name[0] || strcmp(name, "dumb") == 0)
         return kvt_fail(err, KVT_USAGE, "this terminal cannot place a cursor (TERM=%s)",
                         name ? name : "");
+    return KVT_OK;
+}
+
+kvt_code term_open(term **out, const term_options *o, kvt_err *err)
+{
+    const char *name = getenv("TERM");
+    *out = NULL;
+    if (term_check(err))
+        return err->code;
     term *t = kvt_alloc(1, sizeof *t);
     if (!t)
         return kvt_fail_memory(err, sizeof *t);

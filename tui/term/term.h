@@ -23,6 +23,9 @@ typedef struct term_options {
     bool colour, mouse;
 } term_options;
 
+/* USAGE: standard input and output are no terminal, or one without a cursor. Touches nothing.
+ */
+KVT_CHECKED kvt_code term_check(kvt_err *err);
 /* Standard input and output as a terminal, in full-screen mode. USAGE: they are none, or it
  * cannot place a cursor. One at a time. */
 KVT_CHECKED kvt_code term_open(term **out, const term_options *options, kvt_err *err);

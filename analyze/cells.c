@@ -9,20 +9,16 @@
 /* ---- cells: one row a trace, policy and budget ---------------------------------------------
  */
 
+static kvt_code put_cell(const report_sink *sink, const kvt_result *r, int cell, kvt_err *err)
+{
+    return sink->rows(sink->user, &r->cell[cell], 1, err);
+}
+
 static kvt_code make_cells(const kvt_results *results, const char *run_id,
                            const report_sink *sink, const kvt_ctx *ctx, kvt_err *err)
 {
     (void)ctx;
-    const kvt_result **order = report_order(results);
-    if (order == NULL)
-        return kvt_fail_memory(err, (size_t)results->n * sizeof *order);
-    kvt_code code = KVT_OK;
-    for (int64_t i = 0; i < results->n && code == KVT_OK; i++)
-        for (int c = 0; c < order[i]->n_cell && code == KVT_OK; c++)
-            if (run_id == NULL || report_wants(run_id, &order[i]->cell[c]))
-                code = sink->rows(sink->user, &order[i]->cell[c], 1, err);
-    kvt_free(order);
-    return code;
+    return report_each(results, run_id, true, put_cell, sink, err);
 }
 
 const report_kind report_cells = {
@@ -63,30 +59,24 @@ static void lanes_schema(kvt_schema *out)
     out->column[out->n] = (kvt_column){0};
 }
 
+static kvt_code put_lanes(const report_sink *sink, const kvt_result *r, int cell, kvt_err *err)
+{
+    int64_t n_lane = (int64_t)r->n_layer * r->n_lane;
+    kvt_code code = KVT_OK;
+    lanes_row row = {0};
+    report_key_of(&row.key, &r->cell[cell]);
+    for (int64_t a = 0; a < n_lane && code == KVT_OK; a++) {
+        row.lane = r->lane[cell * n_lane + a];
+        code = sink->rows(sink->user, &row, 1, err);
+    }
+    return code;
+}
+
 static kvt_code make_lanes(const kvt_results *results, const char *run_id,
                            const report_sink *sink, const kvt_ctx *ctx, kvt_err *err)
 {
     (void)ctx;
-    const kvt_result **order = report_order(results);
-    if (order == NULL)
-        return kvt_fail_memory(err, (size_t)results->n * sizeof *order);
-    kvt_code code = KVT_OK;
-    for (int64_t i = 0; i < results->n && code == KVT_OK; i++) {
-        const kvt_result *r = order[i];
-        int64_t n_lane = (int64_t)r->n_layer * r->n_lane;
-        for (int c = 0; c < r->n_cell && code == KVT_OK; c++) {
-            if (!report_wants(run_id, &r->cell[c]))
-                continue;
-            lanes_row row = {0};
-            report_key_of(&row.key, &r->cell[c]);
-            for (int64_t a = 0; a < n_lane && code == KVT_OK; a++) {
-                row.lane = r->lane[(int64_t)c * n_lane + a];
-                code = sink->rows(sink->user, &row, 1, err);
-            }
-        }
-    }
-    kvt_free(order);
-    return code;
+    return report_each(results, run_id, false, put_lanes, sink, err);
 }
 
 const report_kind report_lanes = {
@@ -132,43 +122,37 @@ static void audit_schema(kvt_schema *out)
     report_schema_add(out, columns);
 }
 
+static kvt_code put_audit(const report_sink *sink, const kvt_result *r, int cell, kvt_err *err)
+{
+    const kvt_cell *c = &r->cell[cell];
+    int64_t n_lane = (int64_t)r->n_layer * r->n_lane;
+    int64_t full_slots = c->layers * c->kv_heads * (r->n_prompt + r->n_response);
+    int64_t slot_bytes = full_slots > 0 ? c->full_bytes / full_slots : 0;
+    kvt_code code = KVT_OK;
+    for (int64_t a = 0; a < n_lane && code == KVT_OK; a++) {
+        const kvt_lane_row *lane = &r->lane[cell * n_lane + a];
+        audit_row row = {
+            .layer = lane->layer,
+            .kv_head = lane->kv_head,
+            .asked_tokens = lane->asked_tokens,
+            .kept_prefill_tokens = lane->kept_prefill_tokens,
+            .kept_end_tokens = lane->kept_end_tokens,
+            .kept_max_tokens = lane->kept_max_tokens,
+            .excess_tokens = lane->kept_prefill_tokens - lane->asked_tokens,
+            .kept_bytes = lane->kept_end_tokens * slot_bytes,
+            .flag = lane->flag,
+        };
+        report_key_of(&row.key, c);
+        code = sink->rows(sink->user, &row, 1, err);
+    }
+    return code;
+}
+
 static kvt_code make_audit(const kvt_results *results, const char *run_id,
                            const report_sink *sink, const kvt_ctx *ctx, kvt_err *err)
 {
     (void)ctx;
-    const kvt_result **order = report_order(results);
-    if (order == NULL)
-        return kvt_fail_memory(err, (size_t)results->n * sizeof *order);
-    kvt_code code = KVT_OK;
-    for (int64_t i = 0; i < results->n && code == KVT_OK; i++) {
-        const kvt_result *r = order[i];
-        int64_t n_lane = (int64_t)r->n_layer * r->n_lane;
-        for (int c = 0; c < r->n_cell && code == KVT_OK; c++) {
-            const kvt_cell *cell = &r->cell[c];
-            if (!report_wants(run_id, cell))
-                continue;
-            int64_t full_slots = cell->layers * cell->kv_heads * (r->n_prompt + r->n_response);
-            int64_t slot_bytes = full_slots > 0 ? cell->full_bytes / full_slots : 0;
-            for (int64_t a = 0; a < n_lane && code == KVT_OK; a++) {
-                const kvt_lane_row *lane = &r->lane[(int64_t)c * n_lane + a];
-                audit_row row = {
-                    .layer = lane->layer,
-                    .kv_head = lane->kv_head,
-                    .asked_tokens = lane->asked_tokens,
-                    .kept_prefill_tokens = lane->kept_prefill_tokens,
-                    .kept_end_tokens = lane->kept_end_tokens,
-                    .kept_max_tokens = lane->kept_max_tokens,
-                    .excess_tokens = lane->kept_prefill_tokens - lane->asked_tokens,
-                    .kept_bytes = lane->kept_end_tokens * slot_bytes,
-                    .flag = lane->flag,
-                };
-                report_key_of(&row.key, cell);
-                code = sink->rows(sink->user, &row, 1, err);
-            }
-        }
-    }
-    kvt_free(order);
-    return code;
+    return report_each(results, run_id, false, put_audit, sink, err);
 }
 
 const report_kind report_audit = {

@@ -70,8 +70,16 @@ typedef struct lane_work {
     double *past; /* [N], NULL where the trace has no column sums */
 } lane_work;
 
-static kvt_code work_new(lane_work *w, int64_t n, kvt_arena *arena, kvt_err *err)
+static bool has_sets(const kvt_result *r)
 {
+    return r->rank != NULL || r->evict_step != NULL;
+}
+
+static void *new_work(kvt_arena *arena, int64_t n)
+{
+    lane_work *w = kvt_arena_get(arena, sizeof *w);
+    if (w == NULL)
+        return NULL;
     w->evict = kvt_arena_array(arena, n, sizeof *w->evict);
     w->remaining = kvt_arena_array(arena, n, sizeof *w->remaining);
     w->missed = kvt_arena_array(arena, n, sizeof *w->missed);
@@ -79,16 +87,10 @@ static kvt_code work_new(lane_work *w, int64_t n, kvt_arena *arena, kvt_err *err
     w->judged = kvt_arena_array(arena, n, sizeof *w->judged);
     w->marked = kvt_arena_array(arena, n, sizeof *w->marked);
     w->past = kvt_arena_array(arena, n, sizeof *w->past);
-    if (w->evict == NULL || w->remaining == NULL || w->missed == NULL || w->held == NULL ||
-        w->judged == NULL || w->marked == NULL || w->past == NULL)
-        return kvt_fail_memory(err, (size_t)n * 64);
-    return KVT_OK;
+    bool whole =
+        w->evict && w->remaining && w->missed && w->held && w->judged && w->marked && w->past;
+    return whole ? w : NULL;
 }
-
-typedef struct lane_at {
-    const kvt_result *r, *oracle;
-    int cell, oracle_cell, layer, lane;
-} lane_at;
 
 /* Mass still to come of each token, from the response rows; NAN without rows. */
 static void look_ahead(lane_work *w, const kvt_result *r, const float *rows)
@@ -111,8 +113,9 @@ static void look_ahead(lane_work *w, const kvt_result *r, const float *rows)
 }
 
 /* Mean over the lane's query heads of the attention from all prompt queries. */
-static kvt_code look_back(lane_work *w, long_trace *t, const lane_at *at, kvt_err *err)
+static kvt_code look_back(lane_work *w, const long_lane *at, kvt_err *err)
 {
+    const long_trace *t = at->trace;
     kvt_view sums;
     kvt_code code = kvt_trace_read(t->trace, KVT_DS_COL_SUM, t->layer[at->layer], &sums, err);
     if (code != KVT_OK)
@@ -142,100 +145,77 @@ static double cut_score(const kvt_result *r, int cell, int64_t a)
     return (double)NAN;
 }
 
-static kvt_code make_lane(const lane_at *at, long_trace *t, lane_work *w, evictions_row *row,
-                          const report_sink *sink, kvt_err *err)
+static void look_at_sets(lane_work *w, const long_lane *at, int64_t n)
 {
-    const kvt_result *r = at->r;
-    int64_t n = r->n_prompt + r->n_response, a = (int64_t)at->layer * r->n_lane + at->lane;
-    const kvt_lane_row *lane = &r->lane[(int64_t)at->cell * r->n_layer * r->n_lane + a];
-    const float *rows = NULL;
-    regret_sum sum;
-    if (t->rows != NULL && !r->by_query_head &&
-        kvt_rows_group(t->rows, t->layer[at->layer], at->lane, &rows, err) != KVT_OK)
-        return err->code;
     for (int64_t i = 0; i < n; i++) {
-        w->evict[i] = kvt_result_evict_step(r, at->cell, at->layer, at->lane, i);
+        int keeps = long_oracle_keeps(at, i);
+        w->evict[i] = kvt_result_evict_step(at->r, at->cell, at->layer, at->lane, i);
         w->held[i] = w->evict[i] < 0;
-        int keeps = long_oracle_keeps(at->oracle, at->oracle_cell, r, at->layer, at->lane, i);
         /* where the judge has no say (generated tokens), it agrees */
         w->judged[i] = keeps == 1 || (keeps < 0 && w->held[i]);
     }
+}
+
+/* What is known of one token that left. */
+static void fill(evictions_row *row, const lane_work *w, const long_lane *at, int64_t i)
+{
+    const kvt_result *r = at->r;
+    int64_t a = (int64_t)at->layer * r->n_lane + at->lane;
+    int keeps = long_oracle_keeps(at, i);
+    bool in_prompt = i < r->n_prompt;
+    row->step = w->evict[i];
+    row->token = i;
+    row->token_id = ((const int32_t *)at->trace->id.data)[i];
+    row->token_text = at->trace->token[i];
+    row->token_hex = at->trace->hex[i];
+    row->phase = w->evict[i] == 0 ? "prefill" : "decode";
+    row->score =
+        in_prompt && r->score != NULL ? (double)r->score[a * r->n_prompt + i] : (double)NAN;
+    row->rank_tokens =
+        in_prompt && r->rank != NULL ? r->rank[a * r->n_prompt + i] + 1 : KVT_EMPTY_INT;
+    row->age_steps = r->n_prompt + w->evict[i] - 1 - i;
+    row->past_mass_sum = in_prompt && !r->by_query_head ? w->past[i] : (double)NAN;
+    row->future_mass_sum = w->remaining[i];
+    row->oracle_keeps = keeps < 0 ? KVT_EMPTY_INT : keeps;
+    row->regretted = keeps < 0 ? KVT_EMPTY_INT : w->marked[i];
+    row->worst_missed_step = w->missed[i] >= 0 ? w->missed[i] : KVT_EMPTY_INT;
+}
+
+static kvt_code make_lane(const long_lane *at, kvt_err *err)
+{
+    const kvt_result *r = at->r;
+    lane_work *w = at->work;
+    int64_t n = r->n_prompt + r->n_response, a = (int64_t)at->layer * r->n_lane + at->lane;
+    const kvt_lane_row *lane = &r->lane[(int64_t)at->cell * r->n_layer * r->n_lane + a];
+    const float *rows;
+    regret_sum sum;
+    if (long_rows(&rows, at, err) != KVT_OK)
+        return err->code;
+    look_at_sets(w, at, n);
     look_ahead(w, r, rows);
-    if (look_back(w, t, at, err) != KVT_OK ||
+    if (look_back(w, at, err) != KVT_OK ||
         regret_mark(w->marked, &sum, w->held, w->judged, w->remaining, n,
                     REGRET_PERCENT / 100.0, err) != KVT_OK)
         return err->code;
-    row->layer = lane->layer;
-    row->kv_head = lane->kv_head;
-    row->cut_score = cut_score(r, at->cell, a);
+    evictions_row row = {.key = at->key,
+                         .layer = lane->layer,
+                         .kv_head = lane->kv_head,
+                         .cut_score = cut_score(r, at->cell, a)};
     for (int64_t i = 0; i < n; i++) {
         if (w->held[i])
             continue;
-        int keeps = long_oracle_keeps(at->oracle, at->oracle_cell, r, at->layer, at->lane, i);
-        bool in_prompt = i < r->n_prompt;
-        row->step = w->evict[i];
-        row->token = i;
-        row->token_id = ((const int32_t *)t->id.data)[i];
-        row->token_text = t->token[i];
-        row->token_hex = t->hex[i];
-        row->phase = w->evict[i] == 0 ? "prefill" : "decode";
-        row->score =
-            in_prompt && r->score != NULL ? (double)r->score[a * r->n_prompt + i] : (double)NAN;
-        row->rank_tokens =
-            in_prompt && r->rank != NULL ? r->rank[a * r->n_prompt + i] + 1 : KVT_EMPTY_INT;
-        row->age_steps = r->n_prompt + w->evict[i] - 1 - i;
-        row->past_mass_sum = in_prompt && !r->by_query_head ? w->past[i] : (double)NAN;
-        row->future_mass_sum = w->remaining[i];
-        row->oracle_keeps = keeps < 0 ? KVT_EMPTY_INT : keeps;
-        row->regretted = keeps < 0 ? KVT_EMPTY_INT : w->marked[i];
-        row->worst_missed_step = w->missed[i] >= 0 ? w->missed[i] : KVT_EMPTY_INT;
-        if (sink->rows(sink->user, row, 1, err) != KVT_OK)
+        fill(&row, w, at, i);
+        if (at->sink->rows(at->sink->user, &row, 1, err) != KVT_OK)
             return err->code;
     }
     return KVT_OK;
 }
 
-static kvt_code make_result(const kvt_results *results, const kvt_result *r, const char *run_id,
-                            const report_sink *sink, kvt_err *err)
-{
-    bool wanted = false;
-    for (int c = 0; c < r->n_cell; c++)
-        wanted = wanted || report_wants(run_id, &r->cell[c]);
-    if (!wanted || (r->rank == NULL && r->evict_step == NULL))
-        return KVT_OK; /* bounds that choose for each row evict nothing */
-    long_trace t;
-    if (long_open(&t, r, err) != KVT_OK)
-        return err->code;
-    lane_work work;
-    kvt_code code = work_new(&work, r->n_prompt + r->n_response, t.text, err);
-    for (int c = 0; c < r->n_cell && code == KVT_OK; c++) {
-        if (!report_wants(run_id, &r->cell[c]))
-            continue;
-        lane_at at = {.r = r, .cell = c};
-        at.oracle = long_oracle(results, r, c, &at.oracle_cell);
-        evictions_row row = {0};
-        report_key_of(&row.key, &r->cell[c]);
-        for (at.layer = 0; at.layer < r->n_layer && code == KVT_OK; at.layer++)
-            for (at.lane = 0; at.lane < r->n_lane && code == KVT_OK; at.lane++)
-                code = make_lane(&at, &t, &work, &row, sink, err);
-    }
-    return long_finish(&t, code, sink, err);
-}
-
 static kvt_code make_evictions(const kvt_results *results, const char *run_id,
                                const report_sink *sink, const kvt_ctx *ctx, kvt_err *err)
 {
-    const kvt_result **order = report_order(results);
-    if (order == NULL)
-        return kvt_fail_memory(err, (size_t)results->n * sizeof *order);
-    kvt_code code = KVT_OK;
-    for (int64_t i = 0; i < results->n && code == KVT_OK; i++) {
-        code = kvt_progress(ctx, "evictions", i, results->n, err);
-        if (code == KVT_OK)
-            code = make_result(results, order[i], run_id, sink, err);
-    }
-    kvt_free(order);
-    return code;
+    static const long_kind kind = {"evictions", has_sets, new_work, make_lane};
+    return long_make(&kind, results, run_id, sink, ctx, err);
 }
 
 const report_kind report_evictions = {

@@ -34,7 +34,17 @@ static kvt_code read_text(long_trace *t, kvt_err *err)
     return KVT_OK;
 }
 
-kvt_code long_open(long_trace *out, const kvt_result *result, kvt_err *err)
+static void close_trace(long_trace *t)
+{
+    kvt_rows_close(t->rows);
+    if (t->trace != NULL && t->id.data != NULL)
+        kvt_trace_done(t->trace, &t->id);
+    kvt_trace_close(t->trace);
+    kvt_arena_free(t->text);
+    *t = (long_trace){0};
+}
+
+static kvt_code open_trace(long_trace *out, const kvt_result *result, kvt_err *err)
 {
     *out = (long_trace){0};
     kvt_code code = kvt_trace_open(&out->trace, result->trace_path, 0, err);
@@ -61,33 +71,24 @@ kvt_code long_open(long_trace *out, const kvt_result *result, kvt_err *err)
         return KVT_OK; /* without rows their columns stay empty */
 
 failed:
-    long_close(out);
+    close_trace(out);
     return code;
 }
 
-void long_close(long_trace *t)
-{
-    kvt_rows_close(t->rows);
-    if (t->trace != NULL && t->id.data != NULL)
-        kvt_trace_done(t->trace, &t->id);
-    kvt_trace_close(t->trace);
-    kvt_arena_free(t->text);
-    *t = (long_trace){0};
-}
-
-kvt_code long_finish(long_trace *t, kvt_code code, const report_sink *sink, kvt_err *err)
+static kvt_code finish_trace(long_trace *t, kvt_code code, const report_sink *sink,
+                             kvt_err *err)
 {
     kvt_arena *text = t->text;
     if (code == KVT_OK && sink->adopt != NULL) {
         t->text = NULL;
         code = sink->adopt(sink->user, text, err);
     }
-    long_close(t);
+    close_trace(t);
     return code;
 }
 
-const kvt_result *long_oracle(const kvt_results *results, const kvt_result *of, int cell,
-                              int *oracle_cell)
+static const kvt_result *find_oracle(const kvt_results *results, const kvt_result *of, int cell,
+                                     int *oracle_cell)
 {
     for (int64_t i = 0; i < results->n; i++) {
         const kvt_result *r = results->result[i];
@@ -105,11 +106,71 @@ const kvt_result *long_oracle(const kvt_results *results, const kvt_result *of, 
     return NULL;
 }
 
-int long_oracle_keeps(const kvt_result *oracle, int cell, const kvt_result *of, int layer,
-                      int lane, int64_t token)
+int long_oracle_keeps(const long_lane *at, int64_t token)
 {
-    if (oracle == NULL || token >= of->n_prompt ||
-        (oracle->rank == NULL && oracle->evict_step == NULL))
+    const kvt_result *o = at->oracle;
+    if (o == NULL || token >= at->r->n_prompt || (o->rank == NULL && o->evict_step == NULL))
         return -1;
-    return kvt_result_evict_step(oracle, cell, layer, lane, token) < 0;
+    return kvt_result_evict_step(o, at->oracle_cell, at->layer, at->lane, token) < 0;
+}
+
+kvt_code long_rows(const float **rows, const long_lane *at, kvt_err *err)
+{
+    *rows = NULL;
+    if (at->trace->rows == NULL || at->r->by_query_head)
+        return KVT_OK;
+    return kvt_rows_group(at->trace->rows, at->trace->layer[at->layer], at->lane, rows, err);
+}
+
+static kvt_code make_cell(const long_kind *kind, long_lane *at, kvt_err *err)
+{
+    kvt_code code = KVT_OK;
+    for (at->layer = 0; at->layer < at->r->n_layer && code == KVT_OK; at->layer++)
+        for (at->lane = 0; at->lane < at->r->n_lane && code == KVT_OK; at->lane++)
+            code = kind->lane(at, err);
+    return code;
+}
+
+static kvt_code make_result(const long_kind *kind, const kvt_results *results,
+                            const kvt_result *r, const char *run_id, const report_sink *sink,
+                            kvt_err *err)
+{
+    bool wanted = false;
+    for (int c = 0; c < r->n_cell; c++)
+        wanted = wanted || report_wants(run_id, &r->cell[c]);
+    if (!wanted || !kind->has(r))
+        return KVT_OK;
+    long_trace t;
+    kvt_code code = open_trace(&t, r, err);
+    if (code != KVT_OK)
+        return code;
+    long_lane at = {.r = r, .trace = &t, .sink = sink};
+    at.work = kind->work(t.text, r->n_prompt + r->n_response);
+    if (at.work == NULL)
+        code = kvt_fail_memory(err, (size_t)(r->n_prompt + r->n_response) * 64);
+    for (int c = 0; c < r->n_cell && code == KVT_OK; c++) {
+        if (!report_wants(run_id, &r->cell[c]))
+            continue;
+        at.cell = c;
+        at.oracle = find_oracle(results, r, c, &at.oracle_cell);
+        report_key_of(&at.key, &r->cell[c]);
+        code = make_cell(kind, &at, err);
+    }
+    return finish_trace(&t, code, sink, err);
+}
+
+kvt_code long_make(const long_kind *kind, const kvt_results *results, const char *run_id,
+                   const report_sink *sink, const kvt_ctx *ctx, kvt_err *err)
+{
+    const kvt_result **order = report_order(results);
+    if (order == NULL)
+        return kvt_fail_memory(err, (size_t)results->n * sizeof *order);
+    kvt_code code = KVT_OK;
+    for (int64_t i = 0; i < results->n && code == KVT_OK; i++) {
+        code = kvt_progress(ctx, kind->what, i, results->n, err);
+        if (code == KVT_OK)
+            code = make_result(kind, results, order[i], run_id, sink, err);
+    }
+    kvt_free(order);
+    return code;
 }

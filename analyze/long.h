@@ -17,18 +17,36 @@ typedef struct long_trace {
     const char **hex;          /* [T] its bytes, two digits each */
 } long_trace;
 
-KVT_CHECKED kvt_code long_open(long_trace *out, const kvt_result *result, kvt_err *err);
-void long_close(long_trace *t);
-/* The same at the end of a maker: hands the text to the sink. Returns code, or the sink's
- * failure. */
-KVT_CHECKED kvt_code long_finish(long_trace *t, kvt_code code, const report_sink *sink,
-                                 kvt_err *err);
+/* A lane of a cell, as the maker of its rows sees it. */
+typedef struct long_lane {
+    const kvt_result *r, *oracle;       /* oracle: for the same trace and budget, NULL: none */
+    int cell, oracle_cell, layer, lane; /* of the result */
+    long_trace *trace;
+    report_key key;
+    const report_sink *sink;
+    void *work; /* from long_kind.work */
+} long_lane;
 
-/* The oracle's result for the same trace, and its cell with the same budget (-1: none). */
-const kvt_result *long_oracle(const kvt_results *results, const kvt_result *of, int cell,
-                              int *oracle_cell);
-/* Whether that oracle keeps a prompt token in a lane of `of`: 1, 0, -1 not known. */
-int long_oracle_keeps(const kvt_result *oracle, int cell, const kvt_result *of, int layer,
-                      int lane, int64_t token);
+/* A long table: what it needs of a result, its memory for one trace, and the rows of one lane.
+ */
+typedef struct long_kind {
+    const char *what; /* for progress */
+    bool (*has)(const kvt_result *r);
+    /* Memory for lanes of n_token tokens, from the trace's arena. NULL: out of memory. */
+    void *(*work)(kvt_arena *arena, int64_t n_token);
+    kvt_code (*lane)(const long_lane *at, kvt_err *err);
+} long_kind;
+
+/* Calls kind->lane() for every lane of every cell that run_id asks for, in table order. */
+KVT_CHECKED kvt_code long_make(const long_kind *kind, const kvt_results *results,
+                               const char *run_id, const report_sink *sink, const kvt_ctx *ctx,
+                               kvt_err *err);
+
+/* Attention of the response rows to the lane's tokens, mean over its query heads: f32 [M T];
+ * NULL where the trace has neither rows nor queries. Borrowed until the next call. */
+KVT_CHECKED kvt_code long_rows(const float **rows, const long_lane *at, kvt_err *err);
+
+/* Whether the oracle keeps a prompt token in this lane: 1, 0, -1 not known. */
+int long_oracle_keeps(const long_lane *at, int64_t token);
 
 #endif

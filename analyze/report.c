@@ -110,6 +110,23 @@ const kvt_result **report_order(const kvt_results *results)
     return order;
 }
 
+kvt_code report_each(const kvt_results *results, const char *run_id, bool all,
+                     kvt_code (*each)(const report_sink *sink, const kvt_result *r, int cell,
+                                      kvt_err *err),
+                     const report_sink *sink, kvt_err *err)
+{
+    const kvt_result **order = report_order(results);
+    if (order == NULL)
+        return kvt_fail_memory(err, (size_t)results->n * sizeof *order);
+    kvt_code code = KVT_OK;
+    for (int64_t i = 0; i < results->n && code == KVT_OK; i++)
+        for (int c = 0; c < order[i]->n_cell && code == KVT_OK; c++)
+            if ((all && run_id == NULL) || report_wants(run_id, &order[i]->cell[c]))
+                code = each(sink, order[i], c, err);
+    kvt_free(order);
+    return code;
+}
+
 static kvt_code keep_rows(void *user, const void *rows, int64_t n, kvt_err *err)
 {
     kvt_report *r = user;

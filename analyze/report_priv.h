@@ -41,6 +41,12 @@ extern const report_kind report_cells, report_lanes, report_audit, report_steps,
 
 /* Whether run_id asks for this cell: a prefix of at least 6 digits does. */
 bool report_wants(const char *run_id, const kvt_cell *cell);
+/* Calls each() for every cell that is wanted, in table order; `all`: skipped and failed ones,
+ * too. */
+KVT_CHECKED kvt_code report_each(const kvt_results *results, const char *run_id, bool all,
+                                 kvt_code (*each)(const report_sink *sink, const kvt_result *r,
+                                                  int cell, kvt_err *err),
+                                 const report_sink *sink, kvt_err *err);
 /* Results in the order of the tables: by trace, controls last, policy, seed. Caller frees. */
 const kvt_result **report_order(const kvt_results *results);
 

@@ -6,6 +6,10 @@
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+# Threads that wait sleep: tests share the processors.
+OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
+export OMP_WAIT_POLICY
+
 make_gguf=$3
 mkdir "$scratch/work" && cd "$scratch/work" || exit 1
 mkdir new

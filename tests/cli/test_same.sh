@@ -59,19 +59,17 @@ run "$kvt" capture --model model.gguf --prompts set.jsonl -o other --max-new 20 
 mv traces-1 traces
 
 replay whole -p $policies -b $budgets
-for n in 1 8; do
-    replay threads-$n -p $policies -b $budgets -j $n
+for n in 1 8; do # the option wins over the environment
+    OMP_NUM_THREADS=2 replay threads-$n -p $policies -b $budgets -j $n
     same_replay threads-$n
 done
-OMP_NUM_THREADS=1 replay threads-env -p $policies -b $budgets
-same_replay threads-env
 
 # ---- orders and parts
 
 replay order -p window,streaming,h2o:compat=kvpress,pyramidkv:window=8,tova,snapkv:window=8,h2o -b 50%,40,1/4,12.5%
 same_replay order
 # One policy at a time, then all: what is there is used, what comes out is the same.
-for policy in h2o tova snapkv:window=8 pyramidkv:window=8 streaming window h2o:compat=kvpress; do
+for policy in h2o:compat=kvpress,snapkv:window=8 window,tova,h2o streaming,pyramidkv:window=8; do
     run "$kvt" replay traces/*.h5 -q --out alone -p $policy -b $budgets
     exits 0
 done

@@ -29,6 +29,15 @@ void ui_share(double x, char out[8])
         snprintf(out, 8, "%3.0f", fmin(fabs(x), 999));
 }
 
+const char *ui_loss(double x, char out[16])
+{
+    if (isnan(x))
+        snprintf(out, 16, "-");
+    else
+        snprintf(out, 16, "%.3f", x);
+    return out;
+}
+
 const char *ui_token(const tui_model *m, int64_t token, char *out, size_t cap, int columns)
 {
     char text[LINE];

@@ -22,6 +22,8 @@ int ui_text(grid *g, int y, int x, grid_style style, const char *text, int max);
 bool ui_wrap(const char **text, char *line, size_t cap, int columns);
 /* A share in three columns: ".07", "1.0", " - ". */
 void ui_share(double x, char out[8]);
+/* "0.902", or "-" where it is undefined; out is returned. */
+const char *ui_loss(double x, char out[16]);
 /* A quoted text of a token, cut to `columns` with its quotes. */
 const char *ui_token(const tui_model *m, int64_t token, char *out, size_t cap, int columns);
 uint32_t ui_ramp(const grid *g, int level); /* a ramp character of the grid's set */

@@ -191,6 +191,8 @@ good replay silent.h5 --out new -p h2o,snapkv:window=4 -b 8 --json
 [ "$(rows '.policy == "h2o" and .budget_tokens == 8')" -eq 1 ] || fail "$ran: h2o did not run"
 [ "$(rows '.policy == "h2o" and .lost_mass_mean_frac != null')" -eq 0 ] || fail "$ran: a loss of nothing"
 good verify silent.h5
+good show silent.h5 -p h2o -b 8
+grep -qw nan "$scratch/out" && fail "$ran: a number that is none"
 tiny summary.h5 --max-new 2 --level summary
 clean
 run "$kvt" replay summary.h5 --out new -p snapkv -b 8

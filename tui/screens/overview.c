@@ -139,6 +139,7 @@ static void draw_worst(const tui_model *m, grid *g, int y, int x, int rows)
     grid_text(g, y, x + 23, GRID_PLAIN, "lost regret", -1);
     for (int i = 0; i < rows && i < m->n_order; i++) {
         int layer = m->order[i] / r->n_lane, lane = m->order[i] % r->n_lane;
+        char number[16];
         double lost = tui_lane_value(r, m->cell, layer, lane, TUI_LOST);
         double regret = tui_lane_value(r, m->cell, layer, lane, TUI_REGRET);
         double key = m->by_loss ? lost : regret;
@@ -150,7 +151,7 @@ static void draw_worst(const tui_model *m, grid *g, int y, int x, int rows)
                     here ? '>' : ' ', i + 1, name);
         if (most > 0 && key > 0)
             draw_bar(g, y + 1 + i, x + 12, (int)(BAR * key / most + 0.5));
-        grid_printf(g, y + 1 + i, x + 22, GRID_PLAIN, "%5.3f", lost);
+        grid_printf(g, y + 1 + i, x + 22, GRID_PLAIN, "%5s", ui_loss(lost, number));
         if (isnan(regret))
             grid_text(g, y + 1 + i, x + 32, GRID_PLAIN, "-", -1);
         else
@@ -250,7 +251,7 @@ static void say_worst(const tui_model *m, char *out, size_t cap)
 static void draw_detail(const tui_model *m, grid *g, const overview_layout *o)
 {
     const lane_view *v = &m->view;
-    char line[LINE], name[32], oracle[96] = "";
+    char line[LINE], name[32], oracle[96] = "", number[16];
     double lost = tui_lane_value(m->r, m->cell, m->layer, m->lane, TUI_LOST);
     double regret = tui_lane_value(m->r, m->cell, m->layer, m->lane, TUI_REGRET);
     tui_lane_name(m, m->layer, m->lane, name, sizeof name);
@@ -263,8 +264,9 @@ static void draw_detail(const tui_model *m, grid *g, const overview_layout *o)
         snprintf(oracle, sizeof oracle,
                  g->width < 90 ? "   oracle %.3f" : "   oracle at this budget %.3f",
                  tui_lane_value(v->oracle, v->oracle_cell, m->layer, m->lane, TUI_LOST));
-    int at = snprintf(line, sizeof line, "%s%slost mass %.3f%s", o->rule_y < 0 ? name : "",
-                      o->rule_y < 0 ? "  " : "", lost, o->rule_y < 0 ? "" : oracle);
+    int at =
+        snprintf(line, sizeof line, "%s%slost mass %s%s", o->rule_y < 0 ? name : "",
+                 o->rule_y < 0 ? "  " : "", ui_loss(lost, number), o->rule_y < 0 ? "" : oracle);
     if (!isnan(regret))
         at += snprintf(line + at, sizeof line - (size_t)at, "   regret %.3f", regret);
     if (v->oracle_kept)
@@ -338,11 +340,12 @@ static void say_audit(const tui_model *m, char *out, size_t cap)
 void screen_overview_draw(const tui_model *m, grid *g)
 {
     overview_layout o = layout_overview(m);
-    char path[LINE], line[LINE], right[64] = "";
+    char path[LINE], line[LINE], right[64] = "", number[16];
     snprintf(path, sizeof path, "%s > overview", m->data->name);
     if (m->r)
-        snprintf(right, sizeof right, "lost mass %.3f",
-                 m->r->cell[m->cell].value[kvt_metric_value("lost_mass_mean_frac")]);
+        snprintf(right, sizeof right, "lost mass %s",
+                 ui_loss(m->r->cell[m->cell].value[kvt_metric_value("lost_mass_mean_frac")],
+                         number));
     ui_title(m, g, path, right);
     ui_tabs(m, g, o.tabs_y, "rows: layers  cols: heads");
     ui_keys(m, g, o.keys_y);

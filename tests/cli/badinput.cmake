@@ -12,5 +12,8 @@ endforeach()
 add_test(NAME test_same COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test_same.sh $<TARGET_FILE:kvt>
                                 ${PROJECT_SOURCE_DIR} $<TARGET_FILE:make_gguf>)
 set_tests_properties(test_same PROPERTIES LABELS cli SKIP_RETURN_CODE 77 TIMEOUT 300)
+add_test(NAME test_rows COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test_rows.sh $<TARGET_FILE:kvt>
+                                ${PROJECT_SOURCE_DIR} $<TARGET_FILE:make_gguf>)
+set_tests_properties(test_rows PROPERTIES LABELS cli SKIP_RETURN_CODE 77 TIMEOUT 300)
 kvt_test(test_bad_memory LABEL cli MODULES cli
   SOURCES test_bad_memory.c ../gguf_make.c ../gguf_llama.c)

@@ -4,6 +4,7 @@
 #include "tests/folder.h"
 #include "tests/synth.h"
 
+#include "base/file.h"
 #include "base/half.h"
 #include "traces/layout.h"
 
@@ -194,6 +195,41 @@ static void digest_is_of_the_content(void **state)
     assert_string_equal(a, bare);
     assert_string_not_equal(b, c);
     assert_string_not_equal(c, d);
+    synth_free(s);
+}
+
+/* The digest leaves cached rows out, not the checksums. */
+static void a_changed_row_is_found(void **state)
+{
+    (void)state;
+    synth_spec spec = synth_default();
+    spec.force = true;
+    synth *s = synth_new(&spec);
+    const char *path = folder_path("row.h5");
+    CHECK_OK(synth_write(s, path, &err), &err);
+    int64_t n = 1;
+    for (int i = 1; i < 4; i++)
+        n *= s->dim[KVT_DS_ROWS][i];
+    const uint16_t *layer = (const uint16_t *)s->data[KVT_DS_ROWS] + n; /* layer 1 */
+    buf file;
+    buf_init(&file, (size_t)1 << 24);
+    CHECK_OK(file_read(&file, path, (size_t)1 << 24, &err), &err);
+    char *at = NULL;
+    for (size_t i = 0; !at && i + 2 * (size_t)n <= file.n; i++)
+        if (memcmp(file.data + i, layer, 2 * (size_t)n) == 0)
+            at = file.data + i;
+    assert_non_null(at);
+    at[1] ^= 1;
+    CHECK_OK(file_write(path, file.data, file.n, &err), &err);
+    kvt_trace *t;
+    CHECK_OK(kvt_trace_open(&t, path, 0, &err), &err);
+    failed_check[0] = 0;
+    CHECK_FAILS(kvt_trace_check(t, keep_failed, NULL, &err), KVT_NO, "", &err);
+    assert_string_equal(failed_check, "checksum");
+    assert_non_null(strstr(failed_text, "layer 1 of attn/rows"));
+    failed_check[0] = 0;
+    kvt_trace_close(t);
+    buf_fini(&file);
     synth_free(s);
 }
 
@@ -761,6 +797,7 @@ int main(void)
     CHECK_ROWS(t, &n, untrues, untrue_numbers_are_found);
     const struct CMUnitTest more[] = {
         cmocka_unit_test(digest_is_of_the_content),
+        cmocka_unit_test(a_changed_row_is_found),
         cmocka_unit_test(puts_are_checked),
         cmocka_unit_test(nothing_may_be_missing),
         cmocka_unit_test(strided_and_f32_views_are_taken),

@@ -19,7 +19,8 @@ static const char *number(char out[CELL], double x, int digits)
         snprintf(out, CELL, "-");
     else
         snprintf(out, CELL, "%.*f", digits, x);
-    return out;
+    /* What rounds to nothing has no sign. */
+    return out[0] == '-' && out[1] && !out[1 + strspn(out + 1, "0.")] ? out + 1 : out;
 }
 
 static const char *interval(char out[CELL], const kvt_curve_row *row)
@@ -188,10 +189,11 @@ static kvt_code print_pair(cli *c, const kvt_results *results, const kvt_curve_r
     }
     printf("%s (%s): %s and %s cannot be told apart on %s", a->budget_asked, a->growth,
            a->policy, b->policy, d.n_trace == 1 ? "this one prompt" : "these prompts");
+    char mean[CELL];
     if (d.kind == KVT_INTERVAL_PROMPTS)
-        printf(" (difference %.4f, p = %.2g)", d.mean, d.p_value);
+        printf(" (difference %s, p = %.2g)", number(mean, d.mean, 4), d.p_value);
     else
-        printf(" (difference %.4f; intervals need 8 prompts)", d.mean);
+        printf(" (difference %s; intervals need 8 prompts)", number(mean, d.mean, 4));
     if (d.n_needed != KVT_EMPTY_INT && d.n_needed > d.n_trace)
         printf("; about %lld prompts would be needed", (long long)d.n_needed);
     printf(".\n");

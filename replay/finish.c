@@ -235,6 +235,16 @@ static void empty_cell(kvt_cell *c)
         c->value[i] = NAN;
 }
 
+/* A metric may say -0: it is 0 wherever it is printed. */
+static void drop_signs(kvt_cell *c, kvt_lane_row *lane, int64_t n_lane)
+{
+    for (int k = 0; k < KVT_VALUES_MAX; k++) {
+        c->value[k] += 0.0; /* -0 + 0 is 0 */
+        for (int64_t i = 0; i < n_lane; i++)
+            lane[i].value[k] += 0.0;
+    }
+}
+
 static void fill_cell(const finisher *f, int cell, double *pool)
 {
     const pass *p = f->p;
@@ -266,6 +276,7 @@ static void fill_cell(const finisher *f, int cell, double *pool)
             finish_lane(f, &lane[i * p->n_lane + a], cell, i, a, over);
     count_cell(f, c, cell);
     cell_metrics(f, c, cell, lane, pool);
+    drop_signs(c, lane, n);
     regrets(f, c, cell);
     spread(f, c, lane);
     find_worst(f, c, lane);

@@ -271,6 +271,11 @@ static kvt_code resolve(const plan *p, pass *x, int trace, kvt_err *err)
     return KVT_OK;
 }
 
+bool plan_in_shard(const plan *p, int64_t i)
+{
+    return p->spec->n_shard < 1 || i % p->spec->n_shard == p->spec->shard - 1;
+}
+
 kvt_code plan_pass(pass **out, const plan *p, const plan_use *u, int trace, kvt_trace *t,
                    kvt_err *err)
 {
@@ -321,4 +326,59 @@ kvt_code plan_layers(bool *out, const plan *p, const kvt_trace_info *info, kvt_e
         return kvt_fail(err, KVT_USAGE, "layers '%s': '%s' holds none of them", p->spec->layers,
                         info->path);
     return KVT_OK;
+}
+
+/* ---- the plan alone ------------------------------------------------------------------------
+ */
+
+/* Bytes of the arrays that a pass writes. */
+static int64_t pass_bytes(const pass *x, const bool *layers)
+{
+    int64_t lanes = 0, N = x->n_prompt, M = x->n_response;
+    for (int l = 0; l < x->n_layer; l++)
+        lanes += layers[l] ? x->n_lane : 0;
+    int64_t once = lanes * N * (4 + 4 + 1),
+            cell = lanes * (8 * M + (int64_t)sizeof(kvt_lane_row));
+    bool ranked = x->use->traits.one_ranking && !x->use->policy->select && !x->inside;
+    return x->reason[0]
+               ? 0
+               : once + x->n_cell * (cell + (ranked ? 4 * lanes : 4 * lanes * (N + M)));
+}
+
+static kvt_code plan_trace(plan *p, int trace, kvt_replay_counts *n, kvt_err *err)
+{
+    kvt_trace *t;
+    if (kvt_trace_open(&t, p->set.trace[trace].path, p->spec->cache_bytes, err))
+        return err->code;
+    kvt_code code = plan_layers(p->layers, p, kvt_trace_info_of(t), err);
+    for (int u = 0; !code && u < p->n_use; u++) {
+        pass *x;
+        if (!plan_in_shard(p, (int64_t)trace * p->n_use + u))
+            continue;
+        code = plan_pass(&x, p, &p->use[u], trace, t, err);
+        if (code)
+            break;
+        n->n_pass++;
+        n->n_cell += x->n_cell;
+        n->skipped += x->reason[0] ? x->n_cell : 0;
+        n->bytes_planned += pass_bytes(x, p->layers);
+        pass_free(x);
+    }
+    kvt_trace_close(t);
+    return code;
+}
+
+kvt_code kvt_replay_plan(kvt_replay_counts *counts, const kvt_replay_spec *spec,
+                         const kvt_ctx *ctx, kvt_err *err)
+{
+    static const kvt_ctx quiet = {0};
+    plan p;
+    *counts = (kvt_replay_counts){0};
+    kvt_code code = plan_open(&p, spec, ctx ? ctx : &quiet, err);
+    for (int i = 0; !code && i < p.set.n; i++) {
+        counts->n_trace++;
+        code = plan_trace(&p, i, counts, err);
+    }
+    plan_close(&p);
+    return code;
 }

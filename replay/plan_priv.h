@@ -30,6 +30,8 @@ void plan_close(plan *p);
 /* Which layers of a trace are replayed. */
 KVT_CHECKED kvt_code plan_layers(bool *out, const plan *p, const kvt_trace_info *info,
                                  kvt_err *err);
+/* Whether use i % n_use on trace i / n_use is this process's. */
+bool plan_in_shard(const plan *p, int64_t i);
 /* A pass with its cells named, nothing allocated for running. pass_free() it. */
 KVT_CHECKED kvt_code plan_pass(pass **out, const plan *p, const plan_use *u, int trace,
                                kvt_trace *t, kvt_err *err);

@@ -172,18 +172,13 @@ static kvt_code add_pass(job *j, pass *x, bool asked, kvt_err *err)
     return KVT_OK;
 }
 
-static bool in_shard(const plan *p, int64_t i)
-{
-    return p->spec->n_shard < 1 || i % p->spec->n_shard == p->spec->shard - 1;
-}
-
 /* Lists the passes of the trace whose cells are not all there. */
 static kvt_code list_passes(job *j, kvt_err *err)
 {
     plan *p = j->p;
     for (int u = 0; u < p->n_use; u++) {
         pass *x;
-        if (!in_shard(p, (int64_t)j->trace * p->n_use + u))
+        if (!plan_in_shard(p, (int64_t)j->trace * p->n_use + u))
             continue;
         if (plan_pass(&x, p, &p->use[u], j->trace, j->t, err))
             return err->code;
@@ -473,59 +468,4 @@ kvt_code kvt_replay(kvt_results **out, kvt_replay_counts *counts, const kvt_repl
     int n_bad = p.set.n_bad;
     plan_close(&p);
     return code ? code : end_of_run(&j, n_bad, err);
-}
-
-/* ---- the plan alone ------------------------------------------------------------------------
- */
-
-/* Bytes of the arrays that a pass writes. */
-static int64_t pass_bytes(const pass *x, const bool *layers)
-{
-    int64_t lanes = 0, N = x->n_prompt, M = x->n_response;
-    for (int l = 0; l < x->n_layer; l++)
-        lanes += layers[l] ? x->n_lane : 0;
-    int64_t once = lanes * N * (4 + 4 + 1),
-            cell = lanes * (8 * M + (int64_t)sizeof(kvt_lane_row));
-    bool ranked = x->use->traits.one_ranking && !x->use->policy->select && !x->inside;
-    return x->reason[0]
-               ? 0
-               : once + x->n_cell * (cell + (ranked ? 4 * lanes : 4 * lanes * (N + M)));
-}
-
-static kvt_code plan_trace(plan *p, int trace, kvt_replay_counts *n, kvt_err *err)
-{
-    kvt_trace *t;
-    if (kvt_trace_open(&t, p->set.trace[trace].path, p->spec->cache_bytes, err))
-        return err->code;
-    kvt_code code = plan_layers(p->layers, p, kvt_trace_info_of(t), err);
-    for (int u = 0; !code && u < p->n_use; u++) {
-        pass *x;
-        if (!in_shard(p, (int64_t)trace * p->n_use + u))
-            continue;
-        code = plan_pass(&x, p, &p->use[u], trace, t, err);
-        if (code)
-            break;
-        n->n_pass++;
-        n->n_cell += x->n_cell;
-        n->skipped += x->reason[0] ? x->n_cell : 0;
-        n->bytes_planned += pass_bytes(x, p->layers);
-        pass_free(x);
-    }
-    kvt_trace_close(t);
-    return code;
-}
-
-kvt_code kvt_replay_plan(kvt_replay_counts *counts, const kvt_replay_spec *spec,
-                         const kvt_ctx *ctx, kvt_err *err)
-{
-    static const kvt_ctx quiet = {0};
-    plan p;
-    *counts = (kvt_replay_counts){0};
-    kvt_code code = plan_open(&p, spec, ctx ? ctx : &quiet, err);
-    for (int i = 0; !code && i < p.set.n; i++) {
-        counts->n_trace++;
-        code = plan_trace(&p, i, counts, err);
-    }
-    plan_close(&p);
-    return code;
 }

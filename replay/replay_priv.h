@@ -135,8 +135,8 @@ typedef struct pass {
     const kvt_use *use;
     uint64_t seed;
     bool inside, skip, by_head, whole_model; /* growth; SKIP; a lane per query head; scope */
-    bool together; /* select() decides by the scores of several lanes */
-    bool output;   /* output error is asked for */
+    bool together;                       /* select() decides by the scores of several lanes */
+    bool output;                         /* output error is asked for */
     int n_cell, n_layer, n_lane, n_head; /* L, A, H */
     int64_t n_prompt, n_response, every;
     pass_cell *cell;         /* [n_cell] rising */

@@ -141,6 +141,8 @@ static void compare_cell(const synth *s, const kvt_result *r, int cell)
     sums all = {0};
     if (strcmp(c->status, "ok") != 0)
         return;
+    for (int i = 0; i < KVT_VALUES_MAX; i++)
+        assert_false(c->value[i] == 0 && signbit(c->value[i]));
     for (int l = 0; l < r->n_layer; l++)
         compare_layer(s, r, cell, l, &all);
     double n = (double)all.n_lane;

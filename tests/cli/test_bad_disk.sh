@@ -4,6 +4,11 @@
 # shellcheck source=tests/cli/bad.sh
 . "$(dirname "$0")/bad.sh"
 
+# In builds with a leak checker: HDF5 1.10 loses what it holds of a file that it could not flush.
+echo "leak:libhdf5" >suppressions
+LSAN_OPTIONS=${LSAN_OPTIONS:+$LSAN_OPTIONS:}suppressions=$PWD/suppressions:print_suppressions=0
+export LSAN_OPTIONS
+
 tiny a.h5 --max-new 6
 "$kvt" capture --model tiny.gguf --raw --prompt "a cat and a dog" -o small.h5 --max-new 4 -q >/dev/null
 "$kvt" replay a.h5 -p h2o,tova -b 8 --out results -q >/dev/null || fail "a.h5 was not replayed"

@@ -158,11 +158,6 @@ int64_t forward_length(const forward *f)
     return f->length;
 }
 
-int64_t forward_tile(const forward *f)
-{
-    return f->tile;
-}
-
 const float *forward_keys(const forward *f, int layer, int64_t kv_head)
 {
     return forward_k(f, layer, kv_head);

@@ -19,7 +19,10 @@
 #include "capture/weights.h"
 #include "kvt/backend.h"
 
-enum { FORWARD_TILE = 128 }; /* query rows of an attention tile */
+enum {
+    FORWARD_TILE = 128,     /* query rows of an attention tile */
+    FORWARD_LOGIT_ROWS = 32 /* whose logits forward_force has at a time */
+};
 
 typedef struct forward_spec {
     const kvt_weights *weights;
@@ -28,7 +31,7 @@ typedef struct forward_spec {
     const kvt_ctx *ctx; /* progress, threads */
     int64_t n_token;    /* longest sequence */
     int64_t n_row;      /* most rows of one pass */
-    int64_t tile;       /* a power of two >= 64; 0: FORWARD_TILE */
+    int64_t tile;       /* a power of two >= 16; 0: FORWARD_TILE */
 } forward_spec;
 
 typedef struct forward forward;
@@ -50,7 +53,6 @@ KVT_CHECKED kvt_code forward_step(forward *f, int32_t id, kvt_err *err);
 
 const float *forward_logit(const forward *f); /* f32 [V] behind the last row; borrowed */
 int64_t forward_length(const forward *f);     /* rows that have run */
-int64_t forward_tile(const forward *f);
 /* f32 [n_token D] of a kv head, rows 0 .. forward_length() are set; keys after RoPE. Borrowed.
  */
 const float *forward_keys(const forward *f, int layer, int64_t kv_head);

@@ -31,8 +31,6 @@ struct forward {
     int64_t done, total;
 };
 
-enum { FORWARD_LOGIT_ROWS = 32 };
-
 static inline float *forward_own(const forward *f, int thread)
 {
     return f->scratch + thread * f->stride;

@@ -49,8 +49,3 @@ const char *key_tensor_hf(char out[KEY_TEXT], tensor_id id, int64_t layer)
         snprintf(out, KEY_TEXT, "%s", tensors[id].hf);
     return out;
 }
-
-bool key_is_layered(tensor_id id)
-{
-    return tensors[id].layered;
-}

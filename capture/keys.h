@@ -73,7 +73,4 @@ const char *key_tensor(char out[KEY_TEXT], tensor_id id, int64_t layer);
  * "model.layers.3.self_attn.q_proj.weight". */
 const char *key_name_hf(key_id id);
 const char *key_tensor_hf(char out[KEY_TEXT], tensor_id id, int64_t layer);
-
-bool key_is_layered(tensor_id id);
-
 #endif

@@ -102,7 +102,7 @@ static kvt_code plan_one(kvt_capture_plan *out, kvt_model *m, const kvt_capture_
             spec->record ? kvt_writer_bytes(&w, recorder_has_rows(&r, r.n_token)) : 0;
         int64_t run = forward_bytes(&f) + (spec->record ? recorder_bytes(&r) : 0);
         if (p.is_forced)
-            run += 32 * m->weights->geometry.n_vocab * (int64_t)sizeof(float);
+            run += FORWARD_LOGIT_ROWS * m->weights->geometry.n_vocab * (int64_t)sizeof(float);
         run += kvt_threads(ctx) * (int64_t)BLAS_BYTES;
         run = run > m->map_bytes ? run : m->map_bytes; /* the file is unmapped before */
         run += BASE_BYTES + m->weights->bytes;

@@ -77,22 +77,29 @@ static kvt_code keep_raw(buf *out, const prompt *item, kvt_err *err)
 
 static kvt_code spans(prepared *p, const prompt *item, kvt_err *err)
 {
-    if (item->n_span > (int)(sizeof p->span / sizeof p->span[0]))
-        return kvt_fail(err, KVT_USAGE, "%d spans; a trace holds at most %zu", item->n_span,
-                        sizeof p->span / sizeof p->span[0]);
     for (int i = 0; i < item->n_span; i++) {
         tokenizer_range bytes;
         kvt_span *s = &p->span[p->n_span++];
         if (prompt_span_find(&bytes, &item->span[i], &p->text, err))
-            return kvt_within(err, "span '%s'", item->span[i].name);
+            return err->code;
         snprintf(s->name, sizeof s->name, "%s", item->span[i].name);
         template_token_range(&s->begin, &s->end, &p->list, bytes);
     }
     return KVT_OK;
 }
 
+/* What the model saw is not what a person would think. */
+static void warn_lost(const token_list *list, const char *what, const kvt_ctx *ctx)
+{
+    if (list->n_lost)
+        kvt_log(ctx, KVT_LOG_WARN, "capture",
+                "%s: the model's vocabulary has no token for %lld of its bytes: left out, as "
+                "the model's own tokenizer does",
+                what, (long long)list->n_lost);
+}
+
 static kvt_code render(prepared *p, const kvt_model *m, const kvt_capture_spec *spec,
-                       const prompt *item, kvt_arena *a, kvt_err *err)
+                       const prompt *item, kvt_arena *a, const kvt_ctx *ctx, kvt_err *err)
 {
     template_form form = TEMPLATE_RAW;
     const char *chat = tokenizer_chat(m->tokenizer);
@@ -103,6 +110,10 @@ static kvt_code render(prepared *p, const kvt_model *m, const kvt_capture_spec *
     if (messages(message, &n, m, spec, item, a, err) ||
         (!spec->raw && template_find(&form, spec->chat, chat, err)))
         return err->code;
+    if (!spec->raw && !spec->chat && !chat)
+        kvt_log(ctx, KVT_LOG_WARN, "capture",
+                "the model file has no chat template: the prompt is run as it is, as with "
+                "--raw; --chat NAME applies one");
     int64_t bytes = 0;
     for (int i = 0; i < n; i++)
         bytes += message[i].role == TEMPLATE_USER ? (int64_t)message[i].n : 0;
@@ -116,9 +127,10 @@ static kvt_code render(prepared *p, const kvt_model *m, const kvt_capture_spec *
     if (template_render(&p->text, form, message, n, first, err) ||
         template_encode(&p->list, m->tokenizer, &p->text, spec->parse_special, err))
         return err->code;
+    warn_lost(&p->list, "the prompt", ctx);
     snprintf(p->info.template_name, sizeof p->info.template_name, "%s",
              form == TEMPLATE_RAW ? "" : template_name(form));
-    if (form != TEMPLATE_RAW && chat)
+    if (form != TEMPLATE_RAW && !spec->chat) /* one of our own has no text to digest */
         digest_of(chat, strlen(chat), p->info.template_digest);
     return KVT_OK;
 }
@@ -149,6 +161,19 @@ static kvt_code limits(prepared *p, const kvt_model *m, const kvt_capture_spec *
                 (long long)p->max_new, (long long)(context - n));
         p->max_new = context - n;
     }
+    return KVT_OK;
+}
+
+/* Of the prompt that the model sees: what names the sampler's stream. */
+static kvt_code identify_prompt(prepared *p, const kvt_model *m, kvt_err *err)
+{
+    digest *d = digest_new();
+    if (!d)
+        return kvt_fail_memory(err, 0);
+    digest_add_text(d, m->weights->digest);
+    digest_add(d, p->list.id, (size_t)p->list.n * sizeof *p->list.id);
+    digest_get(d, p->stream);
+    digest_free(d);
     return KVT_OK;
 }
 
@@ -195,7 +220,7 @@ kvt_code prepare(prepared *p, const kvt_model *m, const kvt_capture_spec *spec,
         return kvt_fail_memory(err, 0);
     kvt_code code = keep_raw(&p->raw, item, err);
     if (!code)
-        code = render(p, m, spec, item, a, err);
+        code = render(p, m, spec, item, a, ctx, err);
     const char *response = item->response ? item->response : spec->response;
     if (!code && response) {
         size_t n = item->response ? item->n_response : strlen(response);
@@ -203,11 +228,15 @@ kvt_code prepare(prepared *p, const kvt_model *m, const kvt_capture_spec *spec,
         code = tokenizer_encode(m->tokenizer, &p->forced, response, n, NULL, 0, false, err);
         if (code)
             kvt_within(err, "the response");
+        else
+            warn_lost(&p->forced, "the response", ctx);
     }
     if (!code)
         code = spans(p, item, err);
     if (!code)
         code = limits(p, m, spec, item, ctx, err);
+    if (!code)
+        code = identify_prompt(p, m, err);
     if (!code)
         code = identify(p, m, spec, ctx, err);
     kvt_arena_free(a);

@@ -10,13 +10,15 @@ typedef struct prepared {
     token_list list; /* the prompt's tokens; the response is pushed behind them */
     template_text text;
     kvt_token_info info; /* all but n_response and stop_reason */
-    kvt_span span[16];
+    kvt_span span[PROMPT_SPANS_MAX];
     int n_span;
     buf raw;           /* the prompt as given */
     token_list forced; /* a given response; n 0: none */
     bool is_forced;
     int64_t max_new;          /* response tokens at most */
     char digest[DIGEST_TEXT]; /* of prompt, model and options */
+    char stream[DIGEST_TEXT]; /* of prompt and model: how a prompt is recorded must not change
+                               * what is sampled */
 } prepared;
 
 /* USAGE: empty, longer than the model's context, a span that is not there; FORMAT: not UTF-8.

@@ -364,7 +364,9 @@ kvt_code prompt_span_find(tokenizer_range *out, const prompt_span *span,
     if (span->text) {
         if (find_text(out, rendered, span->text))
             return KVT_OK;
-        return kvt_fail(err, KVT_NO, "span '%s': its text is not in the prompt", span->name);
+        return kvt_fail(err, KVT_USAGE,
+                        "span '%s': its text is not in the prompt as the template renders it",
+                        span->name);
     }
     for (int64_t i = rendered->n_piece - 1; i >= 0; i--) {
         const template_piece *p = &rendered->piece[i];
@@ -378,6 +380,8 @@ kvt_code prompt_span_find(tokenizer_range *out, const prompt_span *span,
         *out = (tokenizer_range){p->begin + (size_t)begin, p->begin + (size_t)end};
         return KVT_OK;
     }
-    return kvt_fail(err, KVT_NO, "span '%s': bytes %lld to %lld are not in the prompt",
+    return kvt_fail(err, KVT_USAGE,
+                    "span '%s': bytes %lld to %lld are not in the prompt as the template "
+                    "renders it (it may trim white space)",
                     span->name, (long long)span->begin, (long long)span->end);
 }

@@ -17,7 +17,7 @@
 #include "capture/template.h"
 #include "kvt/arena.h"
 
-enum { PROMPTS_FILE_LIMIT = 1 << 30, PROMPT_ID_MAX = 200, PROMPT_SPANS_MAX = 32 };
+enum { PROMPTS_FILE_LIMIT = 1 << 30, PROMPT_ID_MAX = 200, PROMPT_SPANS_MAX = 16 };
 
 /* A named part of the prompt: by its text, or by bytes [begin, end) of the prompt (of the last
  * user message where there are messages). */
@@ -57,7 +57,7 @@ KVT_CHECKED kvt_code prompts_parse(prompts **out, const char *bytes, size_t n, c
 void prompts_free(prompts *set);
 
 /* Where a span lies in the rendered text: its text is looked for in the last user message and
- * then in the others, its byte range counts within the last user message. NO: not there. */
+ * then in the others, its byte range counts within the last user message. USAGE: not there. */
 KVT_CHECKED kvt_code prompt_span_find(tokenizer_range *out, const prompt_span *span,
                                       const template_text *rendered, kvt_err *err);
 

@@ -90,7 +90,9 @@ void capture_facts(kvt_writer_spec *out, const kvt_model *m, const kvt_capture_s
              "scores f32, softmax f32, sums f32 and f64");
     kvt_blas_name(f->blas, sizeof f->blas);
     snprintf(f->options_digest, sizeof f->options_digest, "%s", p->digest);
-    snprintf(f->command, sizeof f->command, "%s", spec->command ? spec->command : "");
+    /* A command line may hold the prompt: it goes with the text. */
+    snprintf(f->command, sizeof f->command, "%s",
+             spec->command && !spec->no_text ? spec->command : "");
     snprintf(f->device, sizeof f->device, "%s, %s", kvt_backend_name(m->backend),
              kvt_simd_name());
     if (gethostname(f->host, sizeof f->host - 1))
@@ -134,7 +136,7 @@ static kvt_code start(run *u, kvt_err *err)
                      .top_p = u->spec->top_p,
                      .top_k = u->spec->top_k,
                      .seed = u->ctx->seed,
-                     .digest = u->p->digest};
+                     .digest = u->p->stream};
     return sampler_new(&u->sampler, &s, tokenizer_count(u->m->tokenizer), err);
 }
 

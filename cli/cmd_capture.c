@@ -250,8 +250,11 @@ static kvt_code run(cli *c, const void *opts, int n_arg, char **arg, kvt_err *er
     if (!code)
         code = kvt_model_open(&m, o->model, &mo, &c->ctx, err);
     kvt_err no_plan;
+    kvt_ctx planning = c->ctx;
+    if (!o->plan)
+        planning.log = NULL; /* the capture itself will say it */
     if (!code) /* a set with a prompt that cannot run has no plan, but the rest of it goes on */
-        code = kvt_capture_planned(m, &spec, &plan, &c->ctx, o->plan ? err : &no_plan);
+        code = kvt_capture_planned(m, &spec, &plan, &planning, o->plan ? err : &no_plan);
     if (!o->plan && code && m)
         code = KVT_OK;
     if (!code && o->plan) {

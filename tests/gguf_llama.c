@@ -87,6 +87,8 @@ static void vocabulary(gguf_make *m, const gguf_make_options *o)
             static const char *const special[] = {"<|endoftext|>", "<|im_start|>",
                                                   "<|im_end|>"};
             snprintf(text[i], sizeof text[i], "%s", special[i]);
+        } else if (byte < BYTES && byte == o->no_byte && byte) {
+            snprintf(text[i], sizeof text[i], "<|no_%d|>", byte);
         } else if (byte < BYTES) {
             text_encode(text[i], byte_character(byte));
             type[i] = NORMAL;

@@ -54,6 +54,7 @@ typedef struct gguf_make_options {
     bool tied;        /* no output matrix of its own */
     bool no_vocab;    /* leave the tokenizer's keys out */
     bool no_template; /* leave tokenizer.chat_template out */
+    int no_byte;      /* a byte that has no token of its own; 0: all have */
     int type;         /* of the matrices: 0 f32, 1 f16, 2 q4_0, 8 q8_0 (rows of 32) */
     float spread;     /* standard deviation of the matrices, 0: 0.08 */
     uint64_t seed;

@@ -64,19 +64,19 @@ typedef struct kvt_token_info {
 typedef struct kvt_trace_facts {
     kvt_geometry model;
     char weights_digest[KVT_DIGEST_TEXT]; /* of the model file */
-    char weights_type[64];                /* "q4_1" or "mixed: ..." */
+    char weights_type[64];                /* types and tensors of each: "Q4_1 210, F32 61" */
     char tokenizer[64];                   /* "gpt2/smollm" */
     kvt_token_info token;
     kvt_span span[16];
     int n_span;
     kvt_level level;
     uint64_t seed;
-    char sampling[128];                   /* "greedy" or "temperature=0.7,top_p=0.9,..." */
-    char attention[64];                   /* implementation: "cpu tiles 128, online lse" */
-    char attention_types[64];             /* "scores f32, softmax f32, sums f32" */
-    char blas[96];                        /* [run] library and kernel */
-    int64_t block_tokens;                 /* queries of a block of attn/block_sum */
-    int64_t delay;                        /* w of future/delayed */
+    char sampling[128];       /* "greedy" or "temperature=0.7,top_p=0.9,..." */
+    char attention[64];       /* implementation: "cpu tiles of 128 queries, whole rows" */
+    char attention_types[64]; /* "scores f32, softmax f32, sums f32 and f64" */
+    char blas[96];            /* [run] library and kernel */
+    int64_t block_tokens;     /* queries of a block of attn/block_sum */
+    int64_t delay;            /* w of future/delayed */
     char options_digest[KVT_DIGEST_TEXT]; /* [run] of prompt, model and options, for resume */
     char created[32], command[1024], device[128], host[64]; /* [run] */
     char writer[64], commit[48];                            /* [run] empty: this program's */

@@ -28,7 +28,7 @@ static void run_prompt(tokenizer *t, const prompt *p, template_form form)
             tokenizer_range r;
             int64_t begin, end;
             code = prompt_span_find(&r, &p->span[i], &text, &err);
-            check(code == KVT_OK || code == KVT_NO); /* NO: trimmed away */
+            check(code == KVT_OK || code == KVT_USAGE); /* USAGE: trimmed away */
             if (code)
                 continue;
             check(r.begin < r.end && r.end <= text.text.n);

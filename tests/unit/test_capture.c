@@ -511,6 +511,24 @@ static void sampling_follows_the_seed(void **state)
     assert_true(strcmp(said[0], said[2]) != 0);
 }
 
+/* What is recorded of an answer does not change the answer. */
+static void sampling_does_not_follow_the_options(void **state)
+{
+    char said[4][4096];
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        kvt_capture_spec s = spec_to("options.h5");
+        s.temperature = 1.0;
+        s.level = i == 1 ? KVT_FULL : KVT_REPLAY;
+        s.layers = i == 2 ? "1" : NULL;
+        s.compress = i == 3;
+        s.delay = 40 + i;
+        kvt_capture_counts c = run_ok(&s);
+        snprintf(said[i], sizeof said[i], "%s", c.text);
+        assert_string_equal(said[i], said[0]);
+    }
+}
+
 static void each_is_ok(void *user, const kvt_finding *f)
 {
     (void)user;
@@ -618,13 +636,15 @@ static void sets_resume(void **state)
     kvt_trace_close(t);
 }
 
-static char heard[4096];
+static char heard[4096], warned[4096];
 
 static void hear(void *user, kvt_log_level level, const char *area, const char *what)
 {
     (void)user, (void)area;
     if (level == KVT_LOG_ERROR)
         snprintf(heard, sizeof heard, "%s", what);
+    if (level == KVT_LOG_WARN)
+        snprintf(warned, sizeof warned, "%s", what);
 }
 
 static void a_bad_prompt_does_not_stop_the_others(void **state)
@@ -654,6 +674,115 @@ static void a_bad_prompt_does_not_stop_the_others(void **state)
     assert_non_null(strstr(heard, "prompt 'long': the prompt has "));
     assert_non_null(strstr(heard, "the model's context 600"));
     assert_int_equal(folder_count(s.out), 1);
+}
+
+/* A span that the template trims away: its name stands in the error once. */
+static void a_lost_span_is_told_once(void **state)
+{
+    kvt_err err;
+    kvt_capture_counts c;
+    kvt_capture_spec s = spec_to("trimmed");
+    char list[1024];
+    (void)state;
+    snprintf(list, sizeof list, "%s", folder_path("trimmed.jsonl"));
+    write_text(list, "{\"id\":\"a\",\"prompt\":\"  Yes.\",\"spans\":{\"gone\":[0,2]}}\n");
+    s.prompt = NULL;
+    s.prompts = list;
+    s.chat = "gemma";
+    ctx.log = hear;
+    CHECK_FAILS(kvt_capture(model, &s, &c, &ctx, &err), KVT_USAGE, "none of 1 prompts", &err);
+    ctx.log = NULL;
+    const char *once = strstr(heard, "prompt 'a': span 'gone': bytes 0 to 2 are not in");
+    assert_non_null(once);
+    assert_null(strstr(once + 20, "gone"));
+}
+
+/* All that is said in a capture of `prompt`, by a model with these options. */
+static void warnings(const gguf_make_options *o, const char *prompt, const char *response,
+                     bool raw)
+{
+    kvt_err err;
+    kvt_model *m;
+    kvt_capture_counts c;
+    kvt_capture_spec s = spec_to("warned.h5");
+    assert_true(gguf_make_llama(folder_path("other.gguf"), o));
+    CHECK_OK(kvt_model_open(&m, folder_path("other.gguf"), NULL, &ctx, &err), &err);
+    s.out = folder_path("warned.h5");
+    s.prompt = prompt;
+    s.response = response;
+    s.raw = raw;
+    s.max_new = 2;
+    warned[0] = 0;
+    ctx.log = hear;
+    CHECK_OK(kvt_capture(m, &s, &c, &ctx, &err), &err);
+    ctx.log = NULL;
+    kvt_model_close(m);
+}
+
+/* C049: a model without a template is run as with --raw, and says so. */
+static void a_missing_template_is_told(void **state)
+{
+    gguf_make_options o = gguf_make_defaults();
+    (void)state;
+    warnings(&o, "Why?", NULL, false);
+    assert_string_equal(warned, "");
+    o.no_template = true;
+    warnings(&o, "Why?", NULL, false);
+    assert_non_null(strstr(warned, "the model file has no chat template"));
+    assert_non_null(strstr(warned, "--chat NAME"));
+    warnings(&o, "Why?", NULL, true);
+    assert_string_equal(warned, "");
+}
+
+static void lost_bytes_are_told(void **state)
+{
+    gguf_make_options o = gguf_make_defaults();
+    (void)state;
+    o.no_byte = '~';
+    warnings(&o, "A tilde", "or two", false);
+    assert_string_equal(warned, "");
+    warnings(&o, "A ~ tilde~", "or two", false);
+    assert_non_null(strstr(warned, "the prompt: "));
+    assert_non_null(strstr(warned, "no token for 2 of its bytes"));
+    warnings(&o, "A tilde", "or ~", false);
+    assert_non_null(strstr(warned, "the response: "));
+    assert_non_null(strstr(warned, "no token for 1 of its bytes"));
+}
+
+/* A command line may hold the prompt: without the text it is left out, too. */
+static void no_text_means_no_command(void **state)
+{
+    (void)state;
+    for (int no = 0; no < 2; no++) {
+        kvt_err err;
+        kvt_trace *t;
+        kvt_capture_spec s = spec_to("command.h5");
+        s.command = "kvt capture --prompt secret";
+        s.no_text = no;
+        run_ok(&s);
+        CHECK_OK(kvt_trace_open(&t, s.out, 0, &err), &err);
+        assert_string_equal(kvt_trace_info_of(t)->facts.command, no ? "" : s.command);
+        kvt_trace_close(t);
+    }
+}
+
+/* The model's template has a digest; one of ours, asked for by name, has no text. */
+static void only_the_models_template_has_a_digest(void **state)
+{
+    (void)state;
+    for (int named = 0; named < 2; named++) {
+        kvt_err err;
+        kvt_trace *t;
+        kvt_capture_spec s = spec_to("named.h5");
+        s.chat = named ? "gemma" : NULL;
+        run_ok(&s);
+        CHECK_OK(kvt_trace_open(&t, s.out, 0, &err), &err);
+        const kvt_token_info *i = &kvt_trace_info_of(t)->facts.token;
+        assert_int_equal(strlen(i->template_digest), named ? 0 : KVT_DIGEST_TEXT - 1);
+        if (named)
+            assert_string_equal(i->template_name, "gemma");
+        kvt_trace_close(t);
+    }
 }
 
 /* ---- what goes wrong -----------------------------------------------------------------------
@@ -794,6 +923,12 @@ int main(void)
         cmocka_unit_test(text_is_kept_or_left_out),
         cmocka_unit_test(threads_change_no_bytes),
         cmocka_unit_test(sampling_follows_the_seed),
+        cmocka_unit_test(sampling_does_not_follow_the_options),
+        cmocka_unit_test(a_missing_template_is_told),
+        cmocka_unit_test(a_lost_span_is_told_once),
+        cmocka_unit_test(lost_bytes_are_told),
+        cmocka_unit_test(no_text_means_no_command),
+        cmocka_unit_test(only_the_models_template_has_a_digest),
         cmocka_unit_test(very_short_prompts_run),
         cmocka_unit_test(plans_say_the_bytes),
         cmocka_unit_test(sets_resume),

@@ -17,10 +17,6 @@ endif()
 # library that sees include/ and the root. DEPENDS are ours, LIBRARIES are foreign (kvt_dep_NAME).
 function(kvt_module name)
   cmake_parse_arguments(M "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
-  if(NOT M_SOURCES)
-    file(WRITE ${PROJECT_BINARY_DIR}/empty.c "typedef int kvt_empty;\n")
-    set(M_SOURCES ${PROJECT_BINARY_DIR}/empty.c)
-  endif()
   add_library(kvt_${name} OBJECT ${M_SOURCES})
   target_include_directories(kvt_${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include
                                                  ${PROJECT_BINARY_DIR}/generated)

@@ -271,6 +271,19 @@ static kvt_code missing(const parser *p, kvt_err *err)
                     p->names[i], p->option[i]->arg ? p->option[i]->arg : "VALUE");
 }
 
+/* Whether a word that stands alone is an option of the table: "-q", "--json". */
+static bool is_option(const parser *p, const char *word)
+{
+    if (word[0] != '-' || !word[1])
+        return false;
+    if (word[1] != '-')
+        return !word[2] && find_letter(p, word[1]) >= 0;
+    for (int i = 0; i < p->n; i++)
+        if (!strcmp(word + 2, p->names[i]))
+            return true;
+    return false;
+}
+
 /* One answer of getopt_long() that is an option. */
 static kvt_code take(const parser *p, const cli_command *command, cli *c, void *options,
                      int got, char **argv, kvt_err *err)
@@ -288,6 +301,11 @@ static kvt_code take(const parser *p, const cli_command *command, cli *c, void *
         if (strcmp(typed_name(token, name, sizeof name), p->names[i]))
             return unknown(p, command, name, err);
     }
+    if (optarg && optarg == argv[optind - 1] && is_option(p, optarg))
+        return kvt_fail(err, KVT_USAGE,
+                        "--%s: a value is missing: got the option '%s' (write --%s=%s if it is "
+                        "meant)",
+                        p->names[i], optarg, p->names[i], optarg);
     return cli_opt_set(p->option[i], p->is_common[i] ? (void *)c : options, optarg, err);
 }
 

@@ -88,6 +88,8 @@ static const struct refusal {
     {"try a --force=yes", "--force takes no value"},
     {"try a --out", "--out: a value is missing: --out OUT"},
     {"try a -o", "--out: a value is missing: --out OUT"},
+    {"try a --out -q", "--out: a value is missing: got the option '-q' (write --out=-q"},
+    {"try a -o --json", "--out: a value is missing: got the option '--json'"},
     {"try a --max-new 0", "--max-new: '0' is not a whole number from 1 to 4096"},
     {"try a --max-new 4097", "--max-new: '4097' is not a whole number from 1 to 4096"},
     {"try a --max-new 3.5", "--max-new: '3.5' is not a whole number"},
@@ -190,7 +192,7 @@ static void a_value_may_look_like_an_option(void **state)
 {
     (void)state;
     parsed p;
-    good(&p, "try a -o --force --out=--json");
+    good(&p, "try a -o--force --out=--json");
     assert_string_equal(p.o.out, "--json");
     assert_false(p.o.force);
     assert_false(p.c.json);

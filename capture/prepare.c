@@ -75,6 +75,15 @@ static kvt_code keep_raw(buf *out, const prompt *item, kvt_err *err)
     return buf_check(out, err);
 }
 
+/* The tokens and the bytes of a range of the rendered text. */
+static void range_of(int64_t *begin, int64_t *end, int64_t bytes[2], const prepared *p,
+                     tokenizer_range range)
+{
+    template_token_range(begin, end, &p->list, range);
+    bytes[0] = (int64_t)range.begin;
+    bytes[1] = (int64_t)range.end;
+}
+
 static kvt_code spans(prepared *p, const prompt *item, kvt_err *err)
 {
     for (int i = 0; i < item->n_span; i++) {
@@ -83,7 +92,10 @@ static kvt_code spans(prepared *p, const prompt *item, kvt_err *err)
         if (prompt_span_find(&bytes, &item->span[i], &p->text, err))
             return err->code;
         snprintf(s->name, sizeof s->name, "%s", item->span[i].name);
-        template_token_range(&s->begin, &s->end, &p->list, bytes);
+        int64_t place[2];
+        range_of(&s->begin, &s->end, place, p, bytes);
+        s->byte_begin = place[0];
+        s->byte_end = place[1];
     }
     return KVT_OK;
 }
@@ -149,10 +161,10 @@ static kvt_code limits(prepared *p, const kvt_model *m, const kvt_capture_spec *
     p->info.n_prompt = p->info.look_until = n;
     p->info.bos = p->list.id[0] == tokenizer_bos(m->tokenizer);
     if (p->info.template_name[0])
-        template_token_range(&begin, &p->info.prefix_end, &p->list, p->text.prefix);
+        range_of(&begin, &p->info.prefix_end, p->info.prefix_bytes, p, p->text.prefix);
     if (p->text.system.begin < p->text.system.end)
-        template_token_range(&p->info.system_begin, &p->info.system_end, &p->list,
-                             p->text.system);
+        range_of(&p->info.system_begin, &p->info.system_end, p->info.system_bytes, p,
+                 p->text.system);
     int64_t asked = item->max_new >= 0 ? item->max_new : spec->max_new;
     p->max_new = p->is_forced ? p->forced.n : asked >= 0 ? asked : NEW_DEFAULT;
     if (p->max_new > context - n) {

@@ -23,6 +23,53 @@ static kvt_code put_attr(hid_t at, const trace_attr *a, const kvt_trace_facts *f
     return KVT_OK;
 }
 
+/* Byte ranges, of the text that was tokenized. They are outside the content digest, and not
+ * every file has them. */
+static kvt_code put_bytes(hid_t at, const kvt_trace_facts *f, kvt_err *err)
+{
+    int64_t begin[SPANS], end[SPANS];
+    for (int i = 0; i < f->n_span; i++) {
+        begin[i] = f->span[i].byte_begin;
+        end[i] = f->span[i].byte_end;
+    }
+    if (h5_put_array(at, "prefix_bytes", H5T_STD_I64LE, 2, f->token.prefix_bytes, err) ||
+        h5_put_array(at, "system_bytes", H5T_STD_I64LE, 2, f->token.system_bytes, err))
+        return err->code;
+    if (f->n_span == 0)
+        return KVT_OK;
+    kvt_code code = h5_put_array(at, "span_byte_begin", H5T_STD_I64LE, f->n_span, begin, err);
+    return code ? code : h5_put_array(at, "span_byte_end", H5T_STD_I64LE, f->n_span, end, err);
+}
+
+/* n values, or none. */
+static kvt_code get_some(hid_t at, const char *name, int64_t n, int64_t *out, kvt_err *err)
+{
+    int64_t got;
+    if (H5Aexists(at, name) <= 0)
+        return KVT_OK;
+    if (h5_get_array(at, name, H5T_NATIVE_INT64, n, &got, out, err))
+        return err->code;
+    if (got != n)
+        return kvt_fail(err, KVT_FORMAT, "attribute '%s': expected [%lld], got [%lld]", name,
+                        (long long)n, (long long)got);
+    return KVT_OK;
+}
+
+static kvt_code get_bytes(hid_t at, kvt_trace_facts *f, kvt_err *err)
+{
+    int64_t begin[SPANS] = {0}, end[SPANS] = {0};
+    if (get_some(at, "prefix_bytes", 2, f->token.prefix_bytes, err) ||
+        get_some(at, "system_bytes", 2, f->token.system_bytes, err) ||
+        (f->n_span && get_some(at, "span_byte_begin", f->n_span, begin, err)) ||
+        (f->n_span && get_some(at, "span_byte_end", f->n_span, end, err)))
+        return err->code;
+    for (int i = 0; i < f->n_span; i++) {
+        f->span[i].byte_begin = begin[i];
+        f->span[i].byte_end = end[i];
+    }
+    return KVT_OK;
+}
+
 /* Spans: three attributes of equal length, absent where there is none. */
 static kvt_code put_spans(hid_t at, const kvt_trace_facts *f, kvt_err *err)
 {
@@ -147,7 +194,7 @@ kvt_code facts_write(hid_t file, const kvt_trace_facts *facts, kvt_err *err)
         !(code = h5_put_array(model, "rope_freq", H5T_IEEE_F64LE, g->head_dim / 2, g->rope_freq,
                               err)) &&
         !(code = h5_group(&token, file, "token", err)))
-        code = put_spans(token, facts, err);
+        code = put_spans(token, facts, err) ? err->code : put_bytes(token, facts, err);
     if (model >= 0)
         H5Gclose(model);
     if (token >= 0)
@@ -182,7 +229,9 @@ kvt_code facts_read(hid_t file, kvt_trace_facts *facts, kvt_err *err)
     if (!code && !(code = h5_group(&model, file, "model", err)))
         code = get_arrays(model, &facts->model, err) ? kvt_within(err, "/model") : KVT_OK;
     if (!code && !(code = h5_group(&token, file, "token", err)))
-        code = get_spans(token, facts, err) ? kvt_within(err, "/token") : KVT_OK;
+        code = get_spans(token, facts, err) || get_bytes(token, facts, err)
+                   ? kvt_within(err, "/token")
+                   : KVT_OK;
     if (model >= 0)
         H5Gclose(model);
     if (token >= 0)

@@ -13,8 +13,9 @@ enum {
 };
 
 typedef struct kvt_span {
-    char name[32];      /* "question", "context", "answer", ... */
-    int64_t begin, end; /* tokens, end is past the last */
+    char name[32];                /* "question", "context", "answer", ... */
+    int64_t begin, end;           /* tokens, end is past the last */
+    int64_t byte_begin, byte_end; /* of the tokenized text; equal: not known */
 } kvt_span;
 
 enum { KVT_POSITION_BINS = 32 };

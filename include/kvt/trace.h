@@ -55,8 +55,10 @@ typedef struct kvt_token_info {
     char template_name[64], template_digest[KVT_DIGEST_TEXT];
     int64_t prefix_end;               /* tokens of the template in front of the first message */
     int64_t system_begin, system_end; /* the system prompt */
-    char stop_reason[32];             /* "stop-token", "length", "forced", "none" */
-    bool bos;                         /* position 0 is the model's BOS */
+    int64_t prefix_bytes[2], system_bytes[2]; /* the same two in bytes of the tokenized text;
+                                               * equal: none, or not known */
+    char stop_reason[32];                     /* "stop-token", "length", "forced", "none" */
+    bool bos;                                 /* position 0 is the model's BOS */
 } kvt_token_info;
 
 /* Facts of the file that are not datasets. What is marked [run] is outside the content digest.

@@ -189,6 +189,7 @@ def check_text(t, messages, template=True):
     user = [i for i, (role, _) in enumerate(messages) if role == "user"][0]
     first = place[1 + 3 * (user + (messages[0][0] != "system"))][0] if template else 0
     check(token["prefix_end"] == (begins(offset, first) if template else 0), "prefix_end")
+    check(tuple(token["prefix_bytes"]) == (0, first) and tuple(token["system_bytes"]) == system, "ranges in bytes")
     if "text/bytes" in t:
         marks = {b"<|im_start|>", b"<|im_end|>", b"<|endoftext|>"}
         is_mark = np.array([whole[offset[i]: offset[i + 1]] in marks for i in range(t.T)])
@@ -343,6 +344,7 @@ def check_span(t, place, name, begin, end):
     i = names.index(name)
     got = (int(t.token["span_begin"][i]), int(t.token["span_end"][i]))
     check(got == token_range(t["token/offset"], begin, end), f"span {name}: {got}")
+    check((t.token["span_byte_begin"][i], t.token["span_byte_end"][i]) == (begin, end), f"span {name}: bytes")
 
 
 def same(a, b, paths=None):

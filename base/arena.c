@@ -11,7 +11,7 @@
  * count the same bytes in every build. With KVT_ALLOC_PASS each object is a block of its own.
  *
  * The only state in base/ that is not the caller's is here: the countdown of failing
- * allocations for tests (style.md 3.14). It is zero in a program. */
+ * allocations for tests. It is zero in a program. */
 #include "kvt/arena.h"
 
 #include <assert.h>

@@ -1,15 +1,16 @@
 /* future.h - what queries, past and future, look at: sums of attention by key, from tiles and
  * rows.
- *
- *   col_sum, col_max      over the prompt's queries                        attn/col_sum,
- * attn/col_max future_sum, _max      over the response's queries future/mean, future/max late
- * over all queries at distance >= delay            future/delayed block_sum, block_max  over
- * each block of queries                       attn/block_sum, block_max
- *
- * design.md asks for the future targets by a transposed pass over key tiles that reuses lse.
- * This is the same numbers without the pass: each response row is in hand, normalised, when it
- * is computed, so that adding it is O(T), where the pass would compute all of them a second
- * time.
+ */
+/* clang-format off */
+/*   col_sum, col_max        over the prompt's queries              attn/col_sum, attn/col_max
+ *   future_sum, future_max  over the response's queries            future/mean, future/max
+ *   late                    over all queries at distance >= delay  future/delayed
+ *   block_sum, block_max    over each block of queries             attn/block_sum, attn/block_max
+ */
+/* clang-format on */
+/* The future targets need no pass of their own over the response's queries: each response row
+ * is in hand, normalised, when it is computed, so that adding it is O(T), where a pass over key
+ * tiles that reuses lse would compute all of them a second time.
  *
  * Threads: tiles of a wave are summed by column into buffers of their own; future_wave() adds
  * them in the order of the rows, head by head. Sums are kept in double. */
@@ -18,7 +19,6 @@
 
 #include "capture/tap.h"
 #include "kvt/backend.h"
-#include "kvt/geometry.h"
 #include "kvt/geometry.h"
 
 typedef struct future_spec {

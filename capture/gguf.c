@@ -4,7 +4,7 @@
  *  2. Keys: name, u32 value type, value. Tensor descriptions: name, u32 n_dim, i64 dim[n_dim],
  *     u32 type, u64 offset. Zeros up to the alignment. Tensor data.
  *  3. A text is a u64 length and bytes; an array is a u32 element type, a u64 count and
- * elements, and no array of arrays. Texts and arrays hold at most 2^30 bytes or elements.
+ *     elements, and no array of arrays. Texts and arrays hold at most 2^30 bytes or elements.
  *  4. Every count is compared with the bytes left before memory is asked for: a key takes at
  *     least 13 bytes, a description 24, a text 8.
  *  5. Names of keys are unique, so are those of tensors. A tensor's name has 1 to 63 bytes.

@@ -1,8 +1,8 @@
 /* plan.c - what a capture will take: bytes on disk, memory, time. */
 #include <omp.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "capture/prepare.h"
 #include "compute/backend.h"
 #include "kvt/arena.h"
@@ -11,13 +11,6 @@
  * each thread that calls it (measured, 0.3.21: the packed panels that a product of these shapes
  * touches). */
 enum { BASE_BYTES = 26 << 20, BLAS_BYTES = 3 << 20 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* What this machine does now, with all threads. */
 typedef struct speed {
@@ -33,7 +26,7 @@ static kvt_code measure(speed *out, const kvt_backend *b, int n_thread, kvt_err 
     kvt_code code = w && x ? KVT_OK : kvt_fail_memory(err, STREAM * sizeof *w);
     for (int pass = 0; !code && pass < 2; pass++) { /* the first warms up */
         int rounds = pass ? 24 : 2;
-        double begin = now();
+        double begin = clock_now();
 #pragma omp parallel for schedule(static) num_threads(n_thread)
         for (int t = 0; t < n_thread; t++)
             for (int i = 0; i < rounds; i++)
@@ -47,12 +40,13 @@ static kvt_code measure(speed *out, const kvt_backend *b, int n_thread, kvt_err 
                                               .ldb = K,
                                               .ldc = N,
                                               .alpha = 1.0f});
-        out->flops = 2.0 * M * N * K * rounds * n_thread / (now() - begin);
-        begin = now();
+        out->flops = 2.0 * M * N * K * rounds * n_thread / (clock_now() - begin);
+        begin = clock_now();
 #pragma omp parallel for schedule(static) num_threads(n_thread)
-        for (int64_t i = 0; i < STREAM / (64 * K); i++)
-            b->gemv(x + i % n_thread * own, w + i * 64 * K, x + M * K, 64, K);
-        out->stream = (double)STREAM * sizeof *w / (now() - begin);
+        for (int t = 0; t < n_thread; t++) /* each writes its own x */
+            for (int64_t i = t; i < STREAM / (64 * K); i += n_thread)
+                b->gemv(x + t * own, w + i * 64 * K, x + M * K, 64, K);
+        out->stream = (double)STREAM * sizeof *w / (clock_now() - begin);
     }
     kvt_free(w);
     kvt_free(x);

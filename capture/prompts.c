@@ -1,12 +1,15 @@
 /* prompts.c - reading prompt sets.
  *
  * A file is UTF-8 with one JSON object a line:
+ *
  *   1. a byte order mark in front is skipped; lines end with LF or CRLF, the last one may end
- * with neither; lines of white space are skipped
+ *      with neither; lines of white space are skipped
  *   2. "id" and one of "prompt" (text) and "messages" ([{role, content}]) must be there;
- * "system", "response", "max_new", "spans" may be; any other key is refused
+ *      "system", "response", "max_new", "spans" may be; any other key is refused
  *   3. ids are file names: unique, not empty, without '/', '..', a leading '.', control
- * characters One wrong line refuses the file before anything has been run. */
+ *      characters
+ *
+ * One wrong line refuses the file before anything has been run. */
 #include "capture/prompts.h"
 
 #include "base/file.h"

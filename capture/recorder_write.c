@@ -3,8 +3,8 @@
 
 #include <omp.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/half.h"
 #include "compute/rows.h"
 #include "traces/dataset.h"
@@ -17,13 +17,6 @@ typedef struct job {
     int layer; /* of the trace */
     double computing;
 } job;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static kvt_code put(const job *j, kvt_ds ds, const void *data, kvt_dtype dtype,
                     const char *axes, size_t rank, const int64_t *dim, kvt_err *err)
@@ -72,11 +65,11 @@ static kvt_code write_rows(job *j, const int32_t *pos, kvt_err *err)
     const kvt_geometry *g = j->r->g;
     if (!recorder_has_rows(&j->r->spec, j->n_token))
         return KVT_OK;
-    double begin = now();
+    double begin = clock_now();
 #pragma omp parallel for schedule(dynamic, 1) num_threads(j->r->n_thread)
     for (int64_t h = 0; h < g->n_head; h++)
         rows_of(j, h, pos);
-    j->computing += now() - begin;
+    j->computing += clock_now() - begin;
     return put(j, KVT_DS_ROWS, j->r->temp, KVT_F16,
                KVT_SHAPE("HQT", g->n_head, j->n_query, j->n_token), err);
 }
@@ -111,12 +104,12 @@ static kvt_code write_norms(job *j, kvt_err *err)
     const kvt_geometry *g = j->r->g;
     if (!j->r->norms)
         return KVT_OK;
-    double begin = now();
+    double begin = clock_now();
     int64_t tiles = (j->n_token + 127) / 128;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(j->r->n_thread)
     for (int64_t i = 0; i < tiles * g->n_head; i++)
         norms_of(j, i / tiles, i % tiles * 128);
-    j->computing += now() - begin;
+    j->computing += clock_now() - begin;
     kvt_code code =
         put(j, KVT_DS_WO_L1, j->r->l1, KVT_F32, KVT_SHAPE("HT", g->n_head, j->n_token), err);
     return code ? code

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/size.h"
 #include "base/version.h"
 #include "capture/prepare.h"
@@ -23,13 +24,6 @@ typedef struct run {
     int64_t n_response;
     const char *stop;
 } run;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 kvt_code capture_recorder(recorder_spec *out, const kvt_model *m, const kvt_capture_spec *spec,
                           const prepared *p, const kvt_ctx *ctx, kvt_err *err)
@@ -188,15 +182,15 @@ static kvt_code force(run *u, kvt_err *err)
 
 static kvt_code execute(run *u, kvt_err *err)
 {
-    double begin = now();
+    double begin = clock_now();
     if (u->r && u->p->is_forced)
         recorder_expect(u->r, u->sampler, u->p->forced.id, u->p->max_new);
     kvt_code code = forward_prefill(u->f, u->p->list.id, u->rs.n_prompt, err);
-    u->counts->prefill_s = now() - begin;
-    begin = now();
+    u->counts->prefill_s = clock_now() - begin;
+    begin = clock_now();
     if (!code)
         code = u->p->is_forced ? force(u, err) : generate(u, err);
-    u->counts->decode_s = now() - begin;
+    u->counts->decode_s = clock_now() - begin;
     if (!code)
         code = kvt_progress(u->ctx, "decode", u->p->max_new, u->p->max_new, err);
     return code;
@@ -239,7 +233,7 @@ static kvt_code write_trace(run *u, const char *path, kvt_err *err)
 {
     kvt_writer_spec ws;
     kvt_writer *w = NULL;
-    double begin = now(), computing = 0;
+    double begin = clock_now(), computing = 0;
     capture_facts(&ws, u->m, u->spec, u->p, &u->rs, u->ctx, u->n_response);
     snprintf(ws.facts.token.stop_reason, sizeof ws.facts.token.stop_reason, "%s", u->stop);
     kvt_code code = kvt_writer_open(&w, path, &ws, err);
@@ -253,7 +247,7 @@ static kvt_code write_trace(run *u, const char *path, kvt_err *err)
     }
     code = kvt_writer_close(w, err);
     u->counts->future_s = computing;
-    u->counts->write_s = now() - begin - computing;
+    u->counts->write_s = clock_now() - begin - computing;
     return code;
 }
 

@@ -1,11 +1,13 @@
 /* tokenizer.c - byte-level BPE: control tokens, normal form, words by pattern, merges.
  *
  * In this order:
- *   1. tokens that stand for themselves are cut out: user-defined ones anywhere, control tokens
- * in the ranges where the caller allows them; leftmost, then longest
+ *
+ *   1. tokens that stand for themselves are cut out: user-defined ones anywhere, control
+ *      tokens in the ranges where the caller allows them; leftmost, then longest
  *   2. what lies between is brought to normal form where the model has one
- *   3. it is cut into words by the pre-tokenizer's patterns (engine page 3.1)
- *   4. each word is merged by rank (bpe.c) */
+ *   3. it is cut into words by the pre-tokenizer's patterns (`forms` below)
+ *   4. each word is merged by rank (bpe.c)
+ */
 #include "capture/tokenizer_priv.h"
 
 #include "base/regex.h"

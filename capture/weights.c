@@ -11,8 +11,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "capture/keys.h"
 #include "compute/quant.h"
@@ -36,13 +36,6 @@ typedef struct weights {
     part *part;
     int64_t n_part;
 } weights;
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Binds one tensor. n_col 0: a vector of n_row weights. */
 static kvt_code bind(weights *w, const gguf *g, const float **member, tensor_id id,
@@ -202,7 +195,7 @@ static kvt_code fill(weights *w, const gguf *g, const kvt_ctx *ctx, kvt_err *err
 kvt_code kvt_weights_load(kvt_weights **out, const gguf *g, bool header_only,
                           const kvt_ctx *ctx, kvt_err *err)
 {
-    double start = now_s();
+    double start = clock_now();
     weights *w = kvt_alloc(1, sizeof *w);
     *out = NULL;
     if (!w)
@@ -224,7 +217,7 @@ kvt_code kvt_weights_load(kvt_weights **out, const gguf *g, bool header_only,
         kvt_free(w->seen.layer);
         w->seen.layer = NULL;
     }
-    w->seen.seconds = now_s() - start;
+    w->seen.seconds = clock_now() - start;
     *out = &w->seen;
     return KVT_OK;
 

@@ -116,6 +116,10 @@ static kvt_code spec_of(kvt_capture_spec *s, const cli *c, const options *o, buf
         return kvt_fail(err, KVT_USAGE, "--raw applies no template, --chat names one");
     if (o->top_p == 0)
         return kvt_fail(err, KVT_USAGE, "--top-p 0 leaves no token");
+    if (o->temperature == 0 && (o->top_p < 1 || o->top_k > 0))
+        kvt_log(&c->ctx, KVT_LOG_WARN, "capture",
+                "--top-p and --top-k choose nothing without a --temperature above 0: the "
+                "likeliest token is taken");
     s->prompt = o->prompt;
     s->prompts = o->prompts;
     if (read_text(&text[0], o->prompt_file, &s->prompt, err) ||

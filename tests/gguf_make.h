@@ -1,8 +1,9 @@
 /* gguf_make.h - writes GGUF files for tests: any well-formed file, files with defects, and
  * whole tiny llama models with random weights and a byte-level vocabulary.
  *
- *   gguf_make_options o = gguf_make_defaults();    hidden 48, 2 layers, 4/2 heads of 12, 320
- * tokens o.n_layer = 3; assert(gguf_make_llama("tiny.gguf", &o));
+ *   gguf_make_options o = gguf_make_defaults();    hidden 48, 2 layers, 4/2 heads of 12
+ *   o.n_layer = 3;
+ *   assert(gguf_make_llama("tiny.gguf", &o));
  *
  * Link tests/gguf_make.c, tests/gguf_llama.c and the module base. Errors of writing are
  * failures of the test: these functions return false and print the reason to stderr. */

@@ -61,6 +61,9 @@ print(f["text/bytes"][offset[n]:].tobytes().decode(), end="")' >again.txt
     capture seed7 $hot --level summary --seed 7
     capture seed7_full $hot --level full --seed 7
     capture seed8 $hot --level summary --seed 8
+    run "$kvt" capture --model "$model" --prompt a --top-k 3 --plan
+    exits 0
+    says err "choose nothing without a --temperature"
 }
 cat >set.jsonl <<'SET'
 {"id": "talk", "max_new": 9, "messages": [{"role": "user", "content": "My cat is called Ada."}, {"role": "assistant", "content": "A fine name."}, {"role": "user", "content": "What is my cat called? Say it twice."}], "spans": {"question": "What is my cat called?", "name": "Ada", "twice": [23, 36]}}

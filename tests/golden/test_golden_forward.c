@@ -1,5 +1,5 @@
 /* test_golden_forward.c - the engine on SmolLM2 against transformers in f32 on the same
- * dequantised weights (golden/forward.py), at the limits of engine.md 11.3: Q, K, V 1e-4
+ * dequantised weights (golden/forward.py): Q, K, V 1e-4
  * relative, rows and log-probabilities 1e-3, greedy tokens equal where the two best logits
  * differ by more than 1e-3. Skipped without the model. */
 #include "capture/forward.h"

@@ -1,6 +1,6 @@
 /* test_smollm2.c - the first model's real file against what the gguf package reads from it:
  * keys, values, types, places and every dequantised tensor, q and k in Hugging Face's order,
- * and its geometry (engine.md 2.6). tests/golden/smollm2.py says how smollm2.txt was made and
+ * and its geometry. tests/golden/smollm2.py says how smollm2.txt was made and
  * what a line is. The model comes from KVT_MODEL or the user's cache; without it the test is
  * skipped. */
 #include <inttypes.h>
@@ -149,7 +149,6 @@ static void the_real_file_is_read_as_gguf_reads_it(void **state)
     assert_true(n_key == 33 && n_tensor == 272 && n_rows == 60);
     assert_true(gguf_n_key(g) == 33 && gguf_n_tensor(g) == 272);
     assert_string_equal(w->types, "Q4_1 210, F32 61, Q8_0 1");
-    /* engine.md 2.6 */
     const kvt_geometry *o = &w->geometry;
     assert_true(o->n_layer == 30 && o->n_hidden == 576 && o->n_head == 9 && o->n_kv_head == 3);
     assert_true(o->head_dim == 64 && o->n_ff == 1536 && o->n_vocab == 49152 && o->tied == 1);

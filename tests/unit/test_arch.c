@@ -289,8 +289,7 @@ static void head_size_is_not_width_by_heads(void **state)
     assert_int_equal(x.n_head * x.head_dim, 2048);
     CHECK_OK(geometry_of(&x, "gemma3", 18, 640, 4, 1, &(int){256}, 512, &err), &err);
     assert_int_equal(x.n_head * x.head_dim, 1024);
-    assert_true(fabs(x.embed_scale - 25.298221281347036) <
-                1e-12); /* sqrt(640), engine.md 2.1 */
+    assert_true(fabs(x.embed_scale - 25.298221281347036) < 1e-12); /* sqrt(640) */
     for (int l = 0; l < 18; l++)
         assert_int_equal(x.window[l], l % 6 == 5 ? 0 : 512);
     assert_true(x.rope_theta_local == 10000);
@@ -301,7 +300,7 @@ static void head_size_is_not_width_by_heads(void **state)
 }
 
 /* C031: the divisors of head 64 (factor 32) and head 128 (factor 8), base 500000, low 1, high
- * 4, original 8192, as cases.md prints them. Used as a file's rope_freqs. */
+ * 4, original 8192, as published. Used as a file's rope_freqs. */
 static void llama3_divisors_divide(void **state)
 {
     static const float mid64[] = {1.651329f, 3.292262f, 9.666729f};

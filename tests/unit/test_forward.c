@@ -263,7 +263,7 @@ static void same_bytes(const char *what, const void *a, const void *b, int64_t n
         fail_msg("%s: the bytes differ", what);
 }
 
-/* design.md 8: the same bytes for any number of threads, in prefill, steps and forced rows; and
+/* The same bytes for any number of threads, in prefill, steps and forced rows; and
  * waves, which only bound memory, change nothing. */
 static void threads_change_no_bits(void **state)
 {

@@ -1,5 +1,5 @@
-/* test_gguf.c - a file for each rule of capture/gguf.c, cuts at every byte, and cases.md C021
- * to C028 and C035. */
+/* test_gguf_rules.c - a file for each rule of capture/gguf.c, cuts at every byte, and cases
+ * C021 to C028 and C035. */
 #include "capture/gguf.h"
 
 #include <stdio.h>

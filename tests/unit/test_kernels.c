@@ -211,7 +211,7 @@ static void products_keep_all_bits(void **state)
     free(x), free(y), free(z);
 }
 
-/* engine.md 11.5: a count that was forced from outside is put back. */
+/* A count that was forced from outside is put back. */
 extern void openblas_set_num_threads(int n);
 extern int openblas_get_num_threads(void);
 

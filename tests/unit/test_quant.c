@@ -1,4 +1,4 @@
-/* test_quant.c - dequantisers: the published blocks of cases.md C033 and C034, blocks decoded
+/* test_quant.c - dequantisers: the published blocks of cases C033 and C034, blocks decoded
  * by the gguf package, every half and brain float, AVX2 against the definition, exact sizes. */
 #include <math.h>
 #include <stdlib.h>
@@ -92,7 +92,7 @@ static void published_values_hold(void **state)
     assert_memory_equal(y, y + r->n_weight, (size_t)r->n_weight * sizeof *y);
 }
 
-/* C034: the 12 scale bytes and their pairs, from cases.md. */
+/* C034: the 12 scale bytes and their pairs. */
 static void six_bit_scales_are_unpacked(void **state)
 {
     static const uint8_t s[12] = {0xC1, 0x82, 0x43, 0x04, 0xC5, 0x86,
@@ -222,7 +222,7 @@ static void fast_code_equals_the_definition(void **state)
     assert_int_equal(n_type, 14);
 }
 
-/* engine.md 11.10 and C035: what is not read is still called by its name. */
+/* C035: what is not read is still called by its name. */
 static void other_types_have_names(void **state)
 {
     static const struct {

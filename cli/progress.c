@@ -95,6 +95,7 @@ static void say(cli *c, const char *text)
     buf_fini(&safe);
 }
 
+static void say_args(cli *c, const char *fmt, va_list args) KVT_PRINTF(2, 0);
 static void say_args(cli *c, const char *fmt, va_list args)
 {
     char text[1024];

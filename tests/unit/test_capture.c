@@ -458,7 +458,7 @@ static void text_is_kept_or_left_out(void **state)
                 assert_memory_equal(bytes,
                                     all < (int64_t)sizeof text - 1
                                         ? text + all
-                                        : " And then?" + all - (sizeof text - 1),
+                                        : &" And then?"[all - (int64_t)(sizeof text - 1)],
                                     (size_t)n);
             all += n;
         }

@@ -17,6 +17,14 @@
 #include "kvt/arena.h"
 #include "kvt/policy.h"
 
+#if defined __SANITIZE_THREAD__
+#define UNDER_TSAN 1
+#elif defined __has_feature
+#define UNDER_TSAN __has_feature(thread_sanitizer)
+#else
+#define UNDER_TSAN 0
+#endif
+
 static kvt_err err;
 
 /* ---- round trip ----------------------------------------------------------------------------
@@ -28,7 +36,7 @@ static const struct row {
     bool no_response;
 } rows[] = {
     {.name = "replay", .over = {0}},
-    {.name = "summary", .over = {.level = -1}},
+    {.name = "summary", .over = {.level = (kvt_level)-1}},
     {.name = "full", .over = {.level = KVT_FULL}},
     {.name = "train", .over = {.level = KVT_TRAIN}},
     {.name = "compressed", .over = {.level = KVT_FULL, .compress = true, .n_prompt = 90}},
@@ -707,7 +715,7 @@ static void descriptors_close_on_exec(void **state) /* C060 */
         assert_true(flags & FD_CLOEXEC);
     }
     assert_true(n >= 2);
-#ifndef __SANITIZE_THREAD__ /* it does not let a child of a threaded program start a thread */
+#if !UNDER_TSAN /* it does not let a child of a threaded program start a thread */
     pid_t child = fork();
     if (child == 0) { /* the child opens the file itself; the parent's trace is not for it */
         kvt_trace *own;

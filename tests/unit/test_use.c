@@ -9,7 +9,7 @@ static int open_registry(void **state)
 {
     kvt_err err;
     (void)state;
-    return kvt_registry_new(&registry, &err);
+    return (int)kvt_registry_new(&registry, &err);
 }
 
 static int close_registry(void **state)

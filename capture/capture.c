@@ -139,6 +139,7 @@ kvt_code kvt_capture(kvt_model *m, const kvt_capture_spec *spec, kvt_capture_cou
         return err->code;
     if (m->header_only)
         return kvt_fail(err, KVT_USAGE, "the model was opened without its weights");
+    prepare_warn(m, &s, ctx);
     if (s.prompts) {
         prompts *set;
         if (prompts_read(&set, s.prompts, err))

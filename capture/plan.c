@@ -116,6 +116,7 @@ kvt_code capture_plan_all(kvt_capture_plan *out, kvt_model *m, const kvt_capture
     speed v;
     memset(out, 0, sizeof *out);
     out->weight_bytes = m->weights->bytes;
+    prepare_warn(m, spec, ctx);
     if (measure(&v, m->backend, kvt_threads(ctx), err))
         return err->code;
     if (!spec->prompts) {

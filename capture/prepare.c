@@ -1,6 +1,7 @@
 /* prepare.c - one prompt made ready to run (capture/prepare.h). */
 #include "capture/prepare.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -100,14 +101,39 @@ static kvt_code spans(prepared *p, const prompt *item, kvt_err *err)
     return KVT_OK;
 }
 
+void prepare_warn(const kvt_model *m, const kvt_capture_spec *spec, const kvt_ctx *ctx)
+{
+    if (!spec->raw && !spec->chat && !tokenizer_chat(m->tokenizer))
+        kvt_log(ctx, KVT_LOG_WARN, "capture",
+                "the model file has no chat template: prompts are run as they are, as with "
+                "--raw; --chat NAME applies one");
+}
+
+/* What should be known of one prompt: with its id where it is of a set. */
+static void warn(const kvt_ctx *ctx, const prompt *item, const char *fmt, ...) KVT_PRINTF(3, 4);
+
+static void warn(const kvt_ctx *ctx, const prompt *item, const char *fmt, ...)
+{
+    char text[300];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (item->id[0])
+        kvt_log(ctx, KVT_LOG_WARN, "capture", "prompt '%s': %s", item->id, text);
+    else
+        kvt_log(ctx, KVT_LOG_WARN, "capture", "%s", text);
+}
+
 /* What the model saw is not what a person would think. */
-static void warn_lost(const token_list *list, const char *what, const kvt_ctx *ctx)
+static void warn_lost(const kvt_ctx *ctx, const prompt *item, const token_list *list,
+                      const char *what)
 {
     if (list->n_lost)
-        kvt_log(ctx, KVT_LOG_WARN, "capture",
-                "%s: the model's vocabulary has no token for %lld of its bytes: left out, as "
-                "the model's own tokenizer does",
-                what, (long long)list->n_lost);
+        warn(ctx, item,
+             "the model's vocabulary has no token for %lld bytes of the %s: left out, as the "
+             "model's own tokenizer does",
+             (long long)list->n_lost, what);
 }
 
 static kvt_code render(prepared *p, const kvt_model *m, const kvt_capture_spec *spec,
@@ -122,10 +148,6 @@ static kvt_code render(prepared *p, const kvt_model *m, const kvt_capture_spec *
     if (messages(message, &n, m, spec, item, a, err) ||
         (!spec->raw && template_find(&form, spec->chat, chat, err)))
         return err->code;
-    if (!spec->raw && !spec->chat && !chat)
-        kvt_log(ctx, KVT_LOG_WARN, "capture",
-                "the model file has no chat template: the prompt is run as it is, as with "
-                "--raw; --chat NAME applies one");
     int64_t bytes = 0;
     for (int i = 0; i < n; i++)
         bytes += message[i].role == TEMPLATE_USER ? (int64_t)message[i].n : 0;
@@ -139,7 +161,7 @@ static kvt_code render(prepared *p, const kvt_model *m, const kvt_capture_spec *
     if (template_render(&p->text, form, message, n, first, err) ||
         template_encode(&p->list, m->tokenizer, &p->text, spec->parse_special, err))
         return err->code;
-    warn_lost(&p->list, "the prompt", ctx);
+    warn_lost(ctx, item, &p->list, "prompt");
     snprintf(p->info.template_name, sizeof p->info.template_name, "%s",
              form == TEMPLATE_RAW ? "" : template_name(form));
     if (form != TEMPLATE_RAW && !spec->chat) /* one of our own has no text to digest */
@@ -168,9 +190,10 @@ static kvt_code limits(prepared *p, const kvt_model *m, const kvt_capture_spec *
     int64_t asked = item->max_new >= 0 ? item->max_new : spec->max_new;
     p->max_new = p->is_forced ? p->forced.n : asked >= 0 ? asked : NEW_DEFAULT;
     if (p->max_new > context - n) {
-        kvt_log(ctx, KVT_LOG_WARN, "capture",
-                "%lld response tokens, the model's context has room for %lld",
-                (long long)p->max_new, (long long)(context - n));
+        warn(ctx, item,
+             "the model's context of %lld tokens has room for a response of %lld, not %lld: "
+             "it may be cut",
+             (long long)context, (long long)(context - n), (long long)p->max_new);
         p->max_new = context - n;
     }
     return KVT_OK;
@@ -241,7 +264,7 @@ kvt_code prepare(prepared *p, const kvt_model *m, const kvt_capture_spec *spec,
         if (code)
             kvt_within(err, "the response");
         else
-            warn_lost(&p->forced, "the response", ctx);
+            warn_lost(ctx, item, &p->forced, "response");
     }
     if (!code)
         code = spans(p, item, err);

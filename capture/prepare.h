@@ -21,6 +21,9 @@ typedef struct prepared {
                                * what is sampled */
 } prepared;
 
+/* What should be known of a whole run, once. */
+void prepare_warn(const kvt_model *m, const kvt_capture_spec *spec, const kvt_ctx *ctx);
+
 /* USAGE: empty, longer than the model's context, a span that is not there; FORMAT: not UTF-8.
  */
 KVT_CHECKED kvt_code prepare(prepared *p, const kvt_model *m, const kvt_capture_spec *spec,

@@ -95,15 +95,10 @@ void row_block_fill(row_block *b, double *token_sum, const layer_rows *rows, int
     slots_turn(b->turned, token_sum,
                rows->data + head * rows->head_stride + first * rows->row_stride,
                rows->row_stride, b->n_row, b->n_token, WIDTH);
+    if (!value)
+        return;
     whole_masses(b);
-    if (value)
-        whole_outputs(b);
-}
-
-void row_block_prompt(const row_block *b, double *prompt_sum)
-{
-    for (int64_t i = 0; i < b->n_row; i++)
-        prompt_sum[i] = b->sum[i] - b->late_sum[i]; /* exact, as both are */
+    whole_outputs(b);
 }
 
 void row_block_output(const row_block *b, layer_output *out, int64_t n_row)
@@ -180,15 +175,17 @@ void lane_order_fill(lane_order *o, const pass *p, int layer, int lane)
 /* ---- mass lost -----------------------------------------------------------------------------
  */
 
-/* sum [WIDTH] += the rows' attention to each of the tokens. Two sums at a time: the order of
- * exact sums is free, and an addition need not wait for the one before it. */
+/* sum [WIDTH] += the rows' attention to each of the tokens (NULL: 0, 1, ...). Two sums at a
+ * time: the order of exact sums is free, and an addition need not wait for the one before it.
+ */
 static void sweep(float *restrict sum, const float *p, const int32_t *token, int64_t n)
 {
     float s[WIDTH], r[WIDTH] = {0};
     int64_t i = 0;
     memcpy(s, sum, sizeof s);
     for (; i + 2 <= n; i += 2) {
-        const float *x = p + token[i] * WIDTH, *y = p + token[i + 1] * WIDTH;
+        const float *x = p + (token ? token[i] : i) * WIDTH;
+        const float *y = p + (token ? token[i + 1] : i + 1) * WIDTH;
         for (int k = 0; k < WIDTH; k++)
             s[k] += x[k];
         for (int k = 0; k < WIDTH; k++)
@@ -196,9 +193,25 @@ static void sweep(float *restrict sum, const float *p, const int32_t *token, int
     }
     for (; i < n; i++)
         for (int k = 0; k < WIDTH; k++)
-            s[k] += p[token[i] * WIDTH + k];
+            s[k] += p[(token ? token[i] : i) * WIDTH + k];
     for (int k = 0; k < WIDTH; k++)
         sum[k] = s[k] + r[k];
+}
+
+/* A float that has not come to 1 is exact; few rows need their sum again. */
+void row_block_prompt(const row_block *b, double *prompt_sum)
+{
+    float some[WIDTH] = {0};
+    if (!b->value)
+        sweep(some, b->turned, NULL, b->n_prompt);
+    for (int64_t i = 0; i < b->n_row; i++) {
+        prompt_sum[i] = b->value ? b->sum[i] - b->late_sum[i] : (double)some[i];
+        if (b->value || some[i] < 1)
+            continue;
+        prompt_sum[i] = 0;
+        for (int64_t t = 0; t < b->n_prompt; t++)
+            prompt_sum[i] += (double)b->turned[t * WIDTH + i];
+    }
 }
 
 static float *rows_of(float *all, const pass *p, int cell, int layer, const row_block *b)

@@ -55,9 +55,9 @@ static void layout(future *f, const future_spec *s)
     X(late, lanes * s->n_token)                                      \
     X(col_max, lanes * s->n_prompt)                                  \
     X(future_max, lanes * s->n_prompt)                               \
-    X(open_sum, lanes * s->n_token)                                  \
+    X(open_sum, s->blocks ? lanes * s->n_token : 0)                  \
     X(open_max, s->block_max ? lanes * s->n_token : 0)               \
-    X(block_sum, lanes * f->n_block * s->n_token)                    \
+    X(block_sum, s->blocks ? lanes * f->n_block * s->n_token : 0)    \
     X(block_max, s->block_max ? lanes * f->n_block * s->n_token : 0) \
     X(sub_sum, s->n_head * f->n_sub * s->n_token)                    \
     X(sub_max, s->n_head * f->n_sub * s->n_token)                    \
@@ -148,6 +148,8 @@ static void add_rows(future *f, int64_t lane, int64_t begin, int64_t end, int64_
         late[t] += (double)sum[t - first];
     for (int64_t i = t - (begin - s->delay + 1); t <= end - 1 - s->delay; t++, i++)
         late[t] += (double)band[i];
+    if (!s->blocks)
+        return;
     float *open = f->open_sum + lane * s->n_token + first;
     for (t = 0; t < n_key; t++)
         open[t] += sum[t];
@@ -214,7 +216,7 @@ void future_wave(future *f, int layer, int64_t pos, int64_t n)
 void future_close(future *f, int64_t n_token)
 {
     int64_t n = f->spec.n_prompt, lanes = (int64_t)f->spec.n_layer * f->spec.n_head;
-    if (n_token == n || (n_token - n) % f->spec.block == 0)
+    if (!f->spec.blocks || n_token == n || (n_token - n) % f->spec.block == 0)
         return;
     int64_t begin = block_begin(f, n_token - 1);
     for (int64_t lane = 0; lane < lanes; lane++)

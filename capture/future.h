@@ -27,7 +27,7 @@ typedef struct future_spec {
     int32_t window[KVT_LAYERS_MAX]; /* of the recorded layers, 0: none */
     int64_t n_prompt, n_token;      /* n_token: at most */
     int64_t tile, block, delay;     /* block: a power of two >= 64 */
-    bool block_max;
+    bool blocks, block_max;         /* whether block_sum is kept; with it, block_max */
     int n_thread;
 } future_spec;
 

@@ -54,6 +54,7 @@ static future_spec future_of(const recorder_spec *s)
         .tile = s->tile,
         .block = future_block(s->n_layer, g->n_head, s->n_prompt, s->n_token, s->block_limit),
         .delay = s->delay,
+        .blocks = dataset_in_level(KVT_DS_BLOCK_SUM, s->level),
         .block_max = dataset_in_level(KVT_DS_BLOCK_MAX, s->level),
         .n_thread = kvt_threads(s->ctx)};
     for (int l = 0; l < s->n_layer; l++)
@@ -76,8 +77,9 @@ static void layout(recorder *r, const recorder_spec *s)
     kvt_writer_spec w;
     recorder_extents(&w, s, s->n_token);
     int64_t d = g->head_dim, t = s->n_token, q = r->n_query;
-    r->temp_bytes = most(g->n_head * t * 4, g->n_head * w.n_block * t * 2);
-    r->temp_bytes = most(r->temp_bytes, (w.n_block + 1) * 4);
+    r->temp_bytes = most(g->n_head * t * 4, (w.n_block + 1) * 4);
+    if (dataset_in_level(KVT_DS_BLOCK_SUM, s->level))
+        r->temp_bytes = most(r->temp_bytes, g->n_head * w.n_block * t * 2);
     if (dataset_in_level(KVT_DS_KEYS, s->level))
         r->temp_bytes = most(r->temp_bytes, g->n_kv_head * t * d * 2);
     if (r->queries)

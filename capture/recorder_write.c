@@ -173,7 +173,7 @@ static kvt_code write_sums(job *j, kvt_err *err)
         memcpy(temp + i * t, r->lse + (lane + i) * r->spec.n_token, (size_t)t * sizeof *temp);
     if (put(j, KVT_DS_LSE, temp, KVT_F32, KVT_SHAPE("HT", h, t), err))
         return err->code;
-    for (int max = 0; max <= f->spec.block_max; max++) {
+    for (int max = 0; f->spec.blocks && max <= f->spec.block_max; max++) {
         future_block_rows(f, max, j->layer, t, (uint16_t *)(void *)temp);
         if (put(j, max ? KVT_DS_BLOCK_MAX : KVT_DS_BLOCK_SUM, temp, KVT_F16,
                 KVT_SHAPE("HJT", h, j->n_block, t), err))

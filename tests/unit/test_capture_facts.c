@@ -173,6 +173,25 @@ static void plans_say_the_bytes(void **state)
     }
 }
 
+/* A level takes no memory for what it leaves out: blocks are the largest part of a summary. */
+static void levels_take_what_they_hold(void **state)
+{
+    int64_t memory[KVT_NEVER];
+    (void)state;
+    for (int level = KVT_SUMMARY; level <= KVT_TRAIN; level++) {
+        kvt_err err;
+        kvt_capture_plan plan;
+        kvt_capture_spec s = spec_to("plan.h5");
+        s.level = (kvt_level)level;
+        s.max_new = 300;
+        CHECK_OK(kvt_capture_planned(model, &s, &plan, &ctx, &err), &err);
+        memory[level] = plan.memory_bytes;
+    }
+    assert_true(memory[KVT_TRAIN] < memory[KVT_SUMMARY]);
+    assert_true(memory[KVT_SUMMARY] < memory[KVT_REPLAY]);
+    assert_true(memory[KVT_REPLAY] < memory[KVT_FULL]);
+}
+
 /* ---- notices -------------------------------------------------------------------------------
  */
 
@@ -274,6 +293,7 @@ int main(void)
         cmocka_unit_test(sampling_does_not_follow_the_options),
         cmocka_unit_test(very_short_prompts_run),
         cmocka_unit_test(plans_say_the_bytes),
+        cmocka_unit_test(levels_take_what_they_hold),
         cmocka_unit_test(a_missing_template_is_told),
         cmocka_unit_test(lost_bytes_are_told),
         cmocka_unit_test(no_text_means_no_command),

@@ -10,6 +10,7 @@ python=${KVT_PYTHON:-/usr/bin/python3}
 model=${KVT_MODEL:-${XDG_CACHE_HOME:-$HOME/.cache}/kvt/models/smollm2.gguf}
 [ -f "$model" ] || skip "no model at '$model': scripts/fetch-model smollm2, or set KVT_MODEL"
 "$python" -c 'import h5py, numpy' 2>/dev/null || skip "no h5py for $python"
+kvt=$(cd "$(dirname "$kvt")" && pwd)/$(basename "$kvt")
 cd "$scratch" || exit 1
 
 # Sentences of this repository: about 170 tokens, so that the prompt has three blocks.

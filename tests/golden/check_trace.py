@@ -370,6 +370,7 @@ def main(folder):
     check(list(t["layer/id"]) == [0, 7, 29], "layers")
     check_text(t, user)
     check_stop(t)
+    check(text(t.token["stop_reason"]) == "stop-token" and t.M < 40, "an answer that ends by itself")
     check_logits(t, True)
     a, room = check_queries(t, True)
     check_sums(t, a, room)

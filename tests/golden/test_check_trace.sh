@@ -35,7 +35,7 @@ capture() { # capture NAME OPTION...: a trace NAME.h5 that kvt verify agrees wit
     run "$kvt" verify "$name.h5"
     exits 0
 }
-base='--prompt-file prompt.txt --max-new 24 --delay 20'
+base='--prompt-file prompt.txt --max-new 40 --delay 20'
 all="$base --queries all --layers 0,7,29"
 # shellcheck disable=SC2086 # options
 {
@@ -44,7 +44,7 @@ all="$base --queries all --layers 0,7,29"
     capture summary $base --level summary --layers 29,0
     capture train $base --level train --layers 0-0
     capture packed $all --level full --compress
-    run "$kvt" capture --model "$model" -o quiet.h5 --prompt "$(cat prompt.txt)" --max-new 24 --delay 20 --layers 7 \
+    run "$kvt" capture --model "$model" -o quiet.h5 --prompt "$(cat prompt.txt)" --max-new 40 --delay 20 --layers 7 \
         --no-text --rows-limit 0
     exits 0
     capture none $all --level full --max-new 0

@@ -299,14 +299,17 @@ static const struct way {
     const char *layers, *response;
     int64_t max_new, block_limit;
     bool all, compress;
+    int64_t delay; /* 0: spec_to's */
 } ways[] = {
-    {"replay", KVT_REPLAY, NULL, NULL, 30, -1, false, false},
-    {"full", KVT_FULL, NULL, NULL, 30, -1, true, false},
-    {"full, given response of more than a tile", KVT_FULL, NULL, text, -1, -1, true, false},
-    {"two layers", KVT_FULL, "1,3", NULL, 7, -1, false, false},
-    {"long blocks", KVT_FULL, NULL, text, -1, 30000, false, true},
-    {"one block", KVT_FULL, NULL, text, -1, 1, false, false},
-    {"one new token", KVT_REPLAY, NULL, NULL, 1, -1, false, true},
+    {"replay", KVT_REPLAY, NULL, NULL, 30, -1, false, false, 0},
+    {"full", KVT_FULL, NULL, NULL, 30, -1, true, false, 0},
+    {"full, given response of more than a tile", KVT_FULL, NULL, text, -1, -1, true, false, 0},
+    {"two layers", KVT_FULL, "1,3", NULL, 7, -1, false, false, 0},
+    {"long blocks", KVT_FULL, NULL, text, -1, 30000, false, true, 0},
+    {"one block", KVT_FULL, NULL, text, -1, 1, false, false, 0},
+    {"one new token", KVT_REPLAY, NULL, NULL, 1, -1, false, true, 0},
+    {"delay beyond the window", KVT_REPLAY, NULL, NULL, 30, -1, true, false, 60},
+    {"every query is late", KVT_REPLAY, NULL, NULL, 30, -1, true, false, 1},
 };
 
 static void traces_hold_what_was_computed(void **state)
@@ -320,6 +323,7 @@ static void traces_hold_what_was_computed(void **state)
     s.block_limit = w->block_limit;
     s.queries_all = w->all;
     s.compress = w->compress;
+    s.delay = w->delay ? w->delay : s.delay;
     run_ok(&s);
     both b = both_open(folder_path("way.h5"));
     assert_int_equal(b.i->n_layer, w->layers ? 2 : 4);

@@ -16,8 +16,8 @@ KVT_CHECKED kvt_code file_map_open(file_map *out, const char *path, kvt_err *err
 void file_map_close(file_map *m);
 
 /* out: "DIR/.NAME.XXXXXX.part" beside `path`, for a file that is then renamed to it. USAGE
- * where something else than a regular file has that name: it is never replaced. Files of that form
- * that nobody has written to for an hour are removed: their writer was killed. */
+ * where something else than a regular file has that name: it is never replaced. Files of that
+ * form that nobody has written to for an hour are removed: their writer was killed. */
 KVT_CHECKED kvt_code file_temp_name(char *out, size_t cap, const char *path, kvt_err *err);
 /* fsync of the file, rename, fsync of the folder. Removes `temp` where it fails. */
 KVT_CHECKED kvt_code file_commit(const char *temp, const char *path, kvt_err *err);

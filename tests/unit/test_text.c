@@ -321,7 +321,7 @@ static void near_words_are_found(void **state)
     assert_int_equal(text_distance("kitten", "sitting"), 3);
     assert_int_equal(text_distance("windw", "window"), 1);
     assert_int_equal(text_distance("wnidow", "window"), 1);
-    assert_int_equal(text_distance("ca", "abc"), 3); /* OSA, not the unrestricted 2 */
+    assert_int_equal(text_distance("ca", "abc"), 3);    /* OSA, not the unrestricted 2 */
     assert_int_equal(text_distance("abcd", "dcba"), 3); /* swap bc, replace both ends */
     char a[200], b[200];
     memset(a, 'a', sizeof a);

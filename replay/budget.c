@@ -1,7 +1,7 @@
 /* budget.c - budgets as people type them, and what they are in slots.
  *
  * A fraction is kept as two whole numbers, so that 12.5% of 1000 is 125 and never 124. Rules
- * that copy other tools' floating arithmetic say so by name (policies-training-free page, 1.2).
+ * that copy other tools' floating arithmetic say so by name.
  */
 #include "kvt/replay.h"
 

@@ -145,7 +145,7 @@ else
     echo "python3 with h5py is not here: newer formats and missing datasets are not tried"
 fi
 
-# A trace among several that cannot be read: the others go on (terminal.md 5.4).
+# A trace among several that cannot be read: the others go on.
 clean
 run "$kvt" replay a.h5 cut.h5 none.h5 -p h2o -b 8 --out new --json
 exits 4

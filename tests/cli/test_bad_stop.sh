@@ -1,7 +1,7 @@
 #!/bin/sh
 # Stopped in the middle: Ctrl-C and SIGTERM end within a second with 130 and 143 and keep what is
 # finished; kill -9 at any moment leaves nothing broken under a final name; the same command again
-# goes on and gives the same traces and results (terminal.md 10, check 15).
+# goes on and gives the same traces and results.
 # shellcheck source=tests/cli/bad.sh
 . "$(dirname "$0")/bad.sh"
 

@@ -1,5 +1,5 @@
-/* test_budget - budgets as people type them, and every rounding rule (C002, C079, and the list
- * of policies-training-free.md 1.2, which is kvpress's arithmetic in doubles). */
+/* test_budget - budgets as people type them, and every rounding rule (C002, C079, and products
+ * that kvpress's arithmetic in doubles brings below the exact value). */
 #include "tests/check.h"
 
 #include <stdlib.h>

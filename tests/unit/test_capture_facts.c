@@ -70,7 +70,7 @@ static void text_is_kept_or_left_out(void **state)
     }
 }
 
-/* design.md 8 */
+/* Any number of threads writes the same bytes. */
 static void threads_change_no_bytes(void **state)
 {
     static const int threads[] = {1, 2, 8};

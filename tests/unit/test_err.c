@@ -85,7 +85,7 @@ static void controls_are_named(void **state)
     assert_memory_equal(err.text, "\u27e8BEL\u27e9: cannot", 17);
 }
 
-/* terminal.md 5.5 gives the statuses. */
+/* Scripts branch on these statuses: they never change. */
 static void codes_have_names_and_statuses(void **state)
 {
     (void)state;

@@ -297,7 +297,7 @@ static void numbers_are_those_of_plain_loops(void **state)
     }
 }
 
-/* Golden vectors 7 and 8 (policies-training-free.md 14): p = [.5 .2 .15 .1 .05], v = [1 2 3 4
+/* Golden vectors 7 and 8 of the closed forms, by hand: p = [.5 .2 .15 .1 .05], v = [1 2 3 4
  * -5], o = 1.5; with {0, 1, 4} kept the output is .866667, without key 1 it is 1.5 - .125. */
 static void output_errors_of_the_golden_vectors(void **state)
 {

@@ -1,4 +1,4 @@
-/* test_text.c - UTF-8, widths and the sanitiser: terminal.md 4.7, C062, C063, C064, C069. */
+/* test_text.c - UTF-8, widths and the sanitiser: C062, C063, C064, C069. */
 #include "tests/check.h"
 
 #include "base/rng.h"

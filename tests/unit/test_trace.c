@@ -778,7 +778,7 @@ static void sizes_are_foretold(void **state)
     assert_int_equal(stat(folder_path("size.h5"), &st), 0);
     int64_t said = kvt_writer_bytes(&s->out, true);
     assert_true(llabs(said - (int64_t)st.st_size) < 48 << 10); /* headers vary a little */
-    /* design.md 4: 27,360 bytes a token for 30 layers, 9 and 3 heads of 64, level train; beside
+    /* By hand: 27,360 bytes a token for 30 layers, 9 and 3 heads of 64, level train; beside
      * them id, offset, flag and headers. */
     kvt_writer_spec *o = &s->out;
     o->facts.model = (kvt_geometry){

@@ -114,7 +114,7 @@ static void differences_are_paired(void **state)
     kvt_err err;
     kvt_results *s = kvt_alloc(1, sizeof *s);
     for (int i = 0; i < 10; i++) {
-        char trace[8];
+        char trace[16];
         snprintf(trace, sizeof trace, "t%d", i);
         double base = 0.1 * i;
         add(s,

@@ -196,6 +196,14 @@ static void greedy_tokens_are_those_of_transformers(void **state)
     forward_free(f);
 }
 
+/* A dataset of whole numbers into an array that is there. */
+static void copy_ids(int32_t *out, const char *name, int64_t n)
+{
+    void *read = read_set(name, H5T_NATIVE_INT32, n, sizeof *out);
+    memcpy(out, read, (size_t)n * sizeof *out);
+    free(read);
+}
+
 static int open_all(void **state)
 {
     kvt_err err;
@@ -205,9 +213,9 @@ static int open_all(void **state)
     file = H5Fopen(KVT_SOURCE_DIR "/tests/golden/forward.h5", H5F_ACC_RDONLY, H5P_DEFAULT);
     if (file < 0)
         return -1;
-    memcpy(id, read_set("id", H5T_NATIVE_INT32, N, sizeof *id), sizeof id);
-    memcpy(layer_id, read_set("layer", H5T_NATIVE_INT32, LAYERS, sizeof *id), sizeof layer_id);
-    memcpy(pos, read_set("pos", H5T_NATIVE_INT32, POS, sizeof *id), sizeof pos);
+    copy_ids(id, "id", N);
+    copy_ids(layer_id, "layer", LAYERS);
+    copy_ids(pos, "pos", POS);
     CHECK_OK(gguf_open(&g, model_path(path, sizeof path), &err), &err);
     CHECK_OK(kvt_weights_load(&weights, g, false, NULL, &err), &err);
     gguf_close(g);

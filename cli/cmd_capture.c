@@ -19,18 +19,17 @@ typedef struct options {
     bool raw, parse_special, compress, no_text, plan, force;
     int64_t max_new, top_k, delay, rows_limit, block_limit;
     double temperature, top_p;
-    int level, weights, queries;
+    int level, queries;
 } options;
 
 static const char *const levels[] = {"summary", "replay", "full", "train", NULL};
-static const char *const weights[] = {"auto", "f32", NULL};
 static const char *const queries[] = {"tail", "all", NULL};
 
 /* clang-format off */
 static const cli_option table[] = {
-    {.name = "model", .letter = 'm', .type = CLI_TEXT, CLI_OPT(options, model), .arg = "FILE", .complete = "file",
+    {.name = "model", .type = CLI_TEXT, CLI_OPT(options, model), .arg = "FILE", .complete = "file",
      .help = "the model, a GGUF file"},
-    {.name = "prompt", .letter = 'p', .type = CLI_TEXT, CLI_OPT(options, prompt), .arg = "TEXT",
+    {.name = "prompt", .type = CLI_TEXT, CLI_OPT(options, prompt), .arg = "TEXT",
      .help = "the prompt"},
     {.name = "prompt-file", .type = CLI_TEXT, CLI_OPT(options, prompt_file), .arg = "FILE", .complete = "file",
      .help = "the prompt, from a file (- for standard input)"},
@@ -48,7 +47,7 @@ static const cli_option table[] = {
      .help = "with --raw: special tokens written in the prompt are tokens"},
     {.name = "response", .type = CLI_TEXT, CLI_OPT(options, response), .arg = "FILE", .complete = "file",
      .help = "run on this response in place of a generated one"},
-    {.name = "max-new", .letter = 'n', .type = CLI_INT, CLI_OPT(options, max_new), .arg = "N", .def = "256", .min = 0, .max = 1e9,
+    {.name = "max-new", .type = CLI_INT, CLI_OPT(options, max_new), .arg = "N", .def = "256", .min = 0, .max = 1e9,
      .help = "generate at most so many tokens"},
     {.name = "temperature", .type = CLI_REAL, CLI_OPT(options, temperature), .arg = "X", .def = "0", .min = 0, .max = 1e6,
      .help = "sample at this temperature; 0 takes the likeliest token"},
@@ -74,9 +73,7 @@ static const cli_option table[] = {
      .help = "leave the text out of the trace, token ids stay"},
     {.name = "device", .type = CLI_TEXT, CLI_OPT(options, device), .arg = "DEVICE", .def = "auto",
      .help = "where to run: auto, cpu or cuda:N"},
-    {.name = "weights", .type = CLI_CHOICE, CLI_OPT(options, weights), .arg = "TYPE", .def = "auto", .choices = weights,
-     .help = "type of the weights in memory; on the CPU both are f32"},
-    {.name = "plan", .type = CLI_FLAG, CLI_OPT(options, plan),
+    {.name = "plan", .letter = 'n', .type = CLI_FLAG, CLI_OPT(options, plan),
      .help = "print bytes on disk, memory and time, and run nothing"},
     {.name = "force", .type = CLI_FLAG, CLI_OPT(options, force),
      .help = "replace traces that are there"},
@@ -248,8 +245,7 @@ static kvt_code run(cli *c, const void *opts, int n_arg, char **arg, kvt_err *er
         return kvt_fail(err, KVT_USAGE, "expected --model FILE; scripts/fetch-model gets one");
     buf_init(&text[0], PROMPT_LIMIT);
     buf_init(&text[1], PROMPT_LIMIT);
-    kvt_model_options mo = {
-        .device = o->device, .weights_f32 = o->weights == 1, .header_only = o->plan};
+    kvt_model_options mo = {.device = o->device, .header_only = o->plan};
     kvt_code code = spec_of(&spec, c, o, text, err);
     if (!code)
         code = kvt_model_open(&m, o->model, &mo, &c->ctx, err);

@@ -17,8 +17,7 @@ typedef struct kvt_model kvt_model;
 
 typedef struct kvt_model_options {
     const char *device; /* NULL: "auto" */
-    bool weights_f32;
-    bool header_only; /* no weights: for --plan and kvt info */
+    bool header_only;   /* no weights: for --plan and kvt info */
 } kvt_model_options;
 
 /* Opens a GGUF file (or a folder, by issue 6). NOTFOUND, FORMAT with the field's or tensor's

@@ -231,8 +231,8 @@ static void summary(FILE *out, const cli *c, const kvt_trace *t, const kvt_regis
     line(out, c, "captured", text);
     for (int p = 0; p < kvt_trace_probe_count(t); p++) {
         const kvt_probe_info *q = kvt_trace_probe_info(t, p);
-        snprintf(text, sizeof text, "%s: %s %s, %lld rows, budget %lld", q->name, q->kind,
-                 q->args, (long long)q->n_row, (long long)q->budget);
+        snprintf(text, sizeof text, "%s: %s %s, %lld rows, budget %lld", q->name,
+                 kvt_probe_kind_name(q->kind), q->args, (long long)q->n_row, (long long)q->budget);
         line(out, c, "probe", text);
     }
     sizes(t, text, sizeof text);

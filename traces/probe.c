@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const char *const kinds[] = {
-#define KVT_PROBE(id, name, help) name,
+#define KVT_PROBE(id, name, args, help) name,
 #include "traces/probes.def"
 #undef KVT_PROBE
 };
@@ -44,7 +44,8 @@ static kvt_code read_one(kvt_trace *t, hid_t group, kvt_probe_info *p, kvt_err *
     const kvt_geometry *g = &t->info.facts.model;
     const int64_t L = t->info.n_layer;
     bool known = false;
-    kvt_code code = h5_get_text(group, "kind", p->kind, sizeof p->kind, err);
+    char kind[32];
+    kvt_code code = h5_get_text(group, "kind", kind, sizeof kind, err);
     if (!code)
         code = h5_get_text(group, "args", p->args, sizeof p->args, err);
     if (!code)
@@ -56,10 +57,14 @@ static kvt_code read_one(kvt_trace *t, hid_t group, kvt_probe_info *p, kvt_err *
         code = h5_get_int(group, "n_row", &p->n_row, err);
     if (code)
         return code;
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        known |= strcmp(kinds[i], p->kind) == 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (strcmp(kinds[i], kind) == 0) {
+            p->kind = (kvt_probe_kind)i;
+            known = true;
+        }
+    }
     if (!known)
-        return kvt_fail(err, KVT_FORMAT, "'%s' is no kind of probe", p->kind);
+        return kvt_fail(err, KVT_FORMAT, "'%s' is no kind of probe", kind);
     if (p->n_row < 1 || p->n_row > INT32_MAX || p->budget < 0)
         return kvt_fail(err, KVT_FORMAT, "%lld rows, budget %lld", (long long)p->n_row,
                         (long long)p->budget);
@@ -112,4 +117,9 @@ out:
     if (at >= 0)
         H5Gclose(at);
     return code;
+}
+
+const char *kvt_probe_kind_name(kvt_probe_kind kind)
+{
+    return kinds[kind];
 }

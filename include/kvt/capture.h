@@ -29,6 +29,21 @@ KVT_API void kvt_model_close(kvt_model *m);
 KVT_API const kvt_geometry *kvt_model_geometry(const kvt_model *m);
 KVT_API const char *kvt_model_digest(const kvt_model *m);
 
+/* What probes run on: a prompt as a trace stores it. The arrays hold halves, decoded; all
+ * layers of the model. Calls may come from several threads. */
+typedef struct kvt_prompt {
+    const kvt_geometry *geometry;
+    int64_t n_prompt, n_response;
+    const int32_t *id; /* [N + M] */
+    void *self;
+    /* f32 [N D] of a kv head; false: cannot be read, the reason is in err. `out` has room. */
+    kvt_code (*keys)(void *self, int layer, int kv_head, float *out, kvt_err *err);
+    kvt_code (*values)(void *self, int layer, int kv_head, float *out, kvt_err *err);
+    /* f32 [n D] of a query head: the last n prompt positions. NULL: not recorded for all
+     * layers (--layers). */
+    kvt_code (*queries)(void *self, int layer, int head, int64_t n, float *out, kvt_err *err);
+} kvt_prompt;
+
 typedef struct kvt_capture_spec {
     const char *prompt;  /* text, or */
     const char *prompts; /* a JSONL file; then `out` is a folder */
@@ -48,6 +63,12 @@ typedef struct kvt_capture_spec {
     bool compress, no_text, force;
     bool record;         /* false: runs the engine without recording (for bench) */
     const char *command; /* for the file's run facts */
+    /* Called when a prompt has run, before its trace is closed: kvt_probes_capture(). */
+    kvt_code (*probes)(void *user, const kvt_prompt *prompt, kvt_writer *w, const kvt_ctx *ctx,
+                       kvt_err *err);
+    /* Called for a trace that is there already (resume): kvt_probes_add(). */
+    kvt_code (*present)(void *user, const char *trace, const kvt_ctx *ctx, kvt_err *err);
+    void *probes_user;
 } kvt_capture_spec;
 
 KVT_API void kvt_capture_defaults(kvt_capture_spec *spec);

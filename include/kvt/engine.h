@@ -21,6 +21,7 @@
 
 #include "kvt/ctx.h"
 #include "kvt/replay.h"
+#include "kvt/scorer.h"
 
 typedef struct kvt_engine kvt_engine;
 
@@ -34,7 +35,24 @@ typedef struct kvt_engine_spec {
     int64_t every; /* decides every K response tokens; at least 1 */
     uint64_t seed;
     const char *trace_digest; /* keys the random streams */
+    const kvt_scorer *weights; /* of weights=, already checked by kvt_use_check_weights(); NULL:
+                                * none. Stays until free */
+    const int *probe_of;       /* [n_budget] index into kvt_feed.probe; NULL: all 0 */
+    const double *threshold;   /* [n_budget] under by_threshold */
 } kvt_engine_spec;
+
+/* One layer of a probe, as the engine cuts it for its lanes. */
+typedef struct kvt_probe_feed {
+    kvt_view attn;    /* f32 [H P N], data NULL: see kvt_probe */
+    kvt_view queries; /* f32 [H P D] */
+    kvt_view keys;    /* f32 [G P D] */
+    kvt_view lse;     /* f32 [H P] */
+    kvt_view norm;    /* f32 [P] */
+    kvt_view pos;     /* i32 [P] */
+    int64_t budget;
+    int n_segment;
+    const int32_t *segment, *begin, *end, *from; /* as kvt_probe */
+} kvt_probe_feed;
 
 /* One layer's prompt, or one token of it. T' tokens have arrived. Views that the policy does
  * not declare may be empty. Borrowed until the next kvt_engine_decide() or _drop() of the
@@ -52,6 +70,10 @@ typedef struct kvt_feed {
     kvt_view wo_l1, wo_l2;  /* f32 [H T'] */
     kvt_view hidden;        /* f32 [T' E] */
     kvt_view decision;      /* f32 [G T'] */
+    kvt_view decision_weight; /* f32 [G T'], of joins */
+    kvt_view decision_gamma;  /* f32 [G] */
+    const kvt_probe_feed *probe; /* of the prompt only */
+    int n_probe;
     kvt_view scores;        /* f32 [A N] */
     kvt_view scores_pinned; /* u8 [A N] */
 } kvt_feed;
@@ -114,5 +136,12 @@ KVT_API bool kvt_engine_kept_latest(const kvt_engine *e, int budget, int layer);
 KVT_API bool kvt_engine_drew(const kvt_engine *e, int layer); /* it drew random numbers */
 /* Prompt queries that step() gets. */
 KVT_API int64_t kvt_use_window(const kvt_use *u, int64_t n_prompt);
+/* Kind, model, layers, tensors and their shapes; FORMAT with what, expected and got.
+ * weights_digest NULL: any model. */
+KVT_API KVT_CHECKED kvt_code kvt_use_check_weights(const kvt_use *u, const kvt_scorer *s,
+                                                   const kvt_geometry *g,
+                                                   const char *weights_digest,
+                                                   const int32_t *layer_id, int n_layer,
+                                                   kvt_err *err);
 
 #endif

@@ -23,6 +23,25 @@ KVT_API int64_t kvt_pin_window(float *score, bool *pinned, int64_t n_slot, int64
 KVT_API bool kvt_window_fits(int64_t window, int64_t budget, int64_t n_prompt, char *why,
                              size_t cap);
 
+/* Softmax rows of queries over chosen keys, for probes whose rows the engine does not make:
+ *
+ *   z[q, s] = scale * sum over d of query[q, d] key[s, d],  s < n_key, and s < n_see[q]
+ *   out[q, s] = exp(z - max) / sum over s, 0 where it is not seen
+ *
+ * in f32; queries [n_query D] with `ld` floats between them, keys [n_key D] contiguous, n_see
+ * [n_query] or NULL: all. Tolerance 1e-6. */
+KVT_API void kvt_softmax_rows(float *out, const float *query, int64_t ld, int64_t n_query,
+                              const float *key, int64_t n_key, int64_t n_dim, float scale,
+                              const int64_t *n_see);
+
+/* out[i, o] = bias[o] + sum over j of x[i, j] weight[o, j]: x [n W] with `ld` floats between
+ * rows, weight [n_out W], bias NULL: 0. Each out depends on its own row only, in a fixed order.
+ */
+KVT_API void kvt_affine(float *out, const float *x, int64_t ld, int64_t n, int64_t n_in,
+                        const float *weight, const float *bias, int64_t n_out);
+KVT_API void kvt_silu(float *x, int64_t n); /* x / (1 + exp(-x)), in place */
+KVT_API void kvt_gelu(float *x, int64_t n); /* x Phi(x), the exact form, in place */
+
 static inline int64_t kvt_min(int64_t a, int64_t b)
 {
     return a < b ? a : b;

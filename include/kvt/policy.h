@@ -84,32 +84,53 @@ typedef struct kvt_traits {
     bool may_exceed; /* published arithmetic may hold more than B: the audit shows it */
 
     /* It keeps what scores above a threshold and has no budget of its own: asked for one, the
-     * engine finds the threshold whose mean kept count meets it, and the report says "matched
-     * mean". */
+     * engine finds the threshold whose mean kept count over the other traces of the set meets
+     * it (design.md 6), and the report says "matched mean"; threshold=X sets it. What is
+     * pinned, and what scores above the threshold, is kept; select() is not called. */
     bool by_threshold;
 
     /* Of the table's controls and bounds: full, random, position, the oracles. */
     bool control;
 
-    /* With KVT_NEED_PROBE: /probe/NAME of the trace. The engine's own parameter probe=NAME
-     * takes another one of the same kind. */
+    /* With KVT_NEED_PROBE: the kind of probe (traces/probes.def) that it reads. The trace's one
+     * probe of that kind is taken; where there are several, the one of the policy's name; the
+     * engine's own parameter probe=NAME takes another one. A kind that runs on an evicted cache
+     * is looked up for each budget: a cell whose budget no probe was run at is skipped, and a
+     * probe= of another budget makes the class surrogate. */
     const char *probe;
+
+    /* Scores are those of decision/logit: the policy whose decisions the trace must hold
+     * (attribute policy of /decision). With KVT_NEED_DECISION. */
+    const char *decision;
 } kvt_traits;
 
 /* Extra tokens that ran on the stored prompt: learned tokens, a draft, the prompt repeated.
  * Here Q counts the probe's tokens. */
 typedef struct kvt_probe {
-    kvt_view attn;    /* f32 [H Q S] the prompt's part of each row; sums to at most 1 */
+    /* f32 [H Q S] the prompt's part of each row, as attention rows are made (the softmax of the
+     * stored halves over the prompt and the probe's own keys up to itself, rounded to half);
+     * sums to at most 1. data NULL where the probe ran on an evicted cache or in segments: the
+     * policy makes its own rows from queries and keys (kvt_softmax_rows). */
+    kvt_view attn;
     kvt_view queries; /* f32 [H Q D] after RoPE */
     kvt_view keys;    /* f32 [Q D] after RoPE, of the probe's own tokens */
-    kvt_view lse;     /* f32 [H Q] over the prompt and the probe's own keys */
+    kvt_view lse;     /* f32 [H Q] over all that the rows saw */
     kvt_view pos;     /* i32 [Q] */
-    kvt_view h_norm;  /* f32 [Q] norm of each token's hidden state */
+    kvt_view h_norm;  /* f32 [Q] norm of each token's residual */
+    int64_t budget;   /* of the cache that it ran on; 0: the full cache */
+    /* Segments that do not see each other, about chunks of the prompt (KVzip). */
+    int n_segment;
+    const int32_t *segment;              /* [Q], NULL: all 0 */
+    const int32_t *begin, *end;          /* [n_segment] prompt tokens of the chunk */
+    const int32_t *from;                 /* [n_segment] first row whose attention counts */
 } kvt_probe;
 
 /* One tensor that a weights file must hold. A policy with a table of these, ended by {0}, takes
  * the engine's own parameter weights=FILE. The engine opens the file once, checks its kind, its
- * model and every line here, and stores the file's digest in the result. */
+ * model and every line here, and stores the file's digest in the result. The hooks see the
+ * tensor of their lane: the axes L and G are gone, H is the heads of the lane. An axis of the
+ * geometry (L H G D E) has its extent; any other letter has one extent over all lines. axes ""
+ * is one number. */
 typedef struct kvt_weight {
     const char *name; /* "gate/down" */
     const char *axes; /* "LGED": the hooks see this lane's [E D] */
@@ -123,6 +144,7 @@ typedef struct kvt_lane {
     int model_layer;
     int64_t now;    /* position of the newest token */
     int64_t budget; /* slots it may hold; 0 under one_ranking and in step() */
+    double threshold; /* under by_threshold; NAN while scores are collected to find it */
     int64_t n_slot;
     int64_t step; /* 0: the decision at the end of the prompt; t follows response row t - 1 */
     const int64_t *pos;             /* [S] position held by each slot, ascending */
@@ -144,7 +166,10 @@ typedef struct kvt_lane {
     kvt_view scores;         /* f32 [S] computed by another program */
     kvt_view scores_pinned;  /* u8 [S], data NULL: none */
     const kvt_probe *probe;  /* its attn is NULL where it ran on an evicted cache */
-    const kvt_view *weights; /* one for each line of the policy's table */
+    const kvt_view *weights; /* one for each line of the policy's table; f32 */
+    /* Under KVT_NEED_LAYER, of the whole layer: queries f32 [H Q D], keys, values [G S D]. */
+    kvt_view layer_queries, layer_keys, layer_values;
+    float decision_gamma; /* decision/gamma of the lane; 1 where the trace has none */
     kvt_arena *scratch;      /* rewound after each hook */
     uint64_t *rng; /* [KVT_RNG_WORDS] one stream for each (seed, trace, policy, layer, lane) */
 } kvt_lane;
@@ -164,7 +189,8 @@ typedef struct kvt_policy {
 
     size_t params_size;
     const kvt_param *params;   /* ends with {0}; NULL: none */
-    const kvt_weight *weights; /* ends with {0}; NULL: nothing learned */
+    const kvt_weight *weights; /* ends with {0}; NULL: nothing learned. With KVT_NEED_WEIGHTS */
+    const char *weights_kind;  /* kind of the file; NULL: the policy's name */
 
     /* Hooks. `params` is the policy's own struct, defaults filled in. Each is optional, but one
      * of score and select must be there. None of them allocates outside scratch, prints, or

@@ -76,6 +76,7 @@ typedef enum kvt_act { KVT_ACT_OWN, KVT_ACT_PREFILL, KVT_ACT_DECODE } kvt_act;
 typedef struct kvt_use_params {
     char weights[KVT_PARAM_TEXT_MAX], probe[KVT_PARAM_TEXT_MAX], base[KVT_PARAM_TEXT_MAX],
         file[KVT_PARAM_TEXT_MAX];
+    char threshold[KVT_PARAM_TEXT_MAX]; /* a number, under by_threshold; "": matched */
     int64_t every; /* decode: decide every K steps; 0: the policy's own */
 } kvt_use_params;
 
@@ -140,6 +141,13 @@ typedef struct kvt_replay_spec {
     const char *policies, *budgets; /* NULL: "all", the default list */
     const char *const *plugin;
     int n_plugin;
+    /* Learned weights: a policy that needs some and names no weights= takes the file of its
+     * kind, and "all" then includes it. */
+    const char *const *weights;
+    int n_weights;
+    /* KVT_FAIR_BYTES: a budget is the bytes that B slots of a kv head's lane take. A policy
+     * that keeps sets per query head, or state beside its slots, gets fewer slots. */
+    enum kvt_fair { KVT_FAIR_TOKENS, KVT_FAIR_BYTES } fair;
     kvt_rule rule;
     kvt_act act;
     const char *layers;   /* of the model, "0-3,29"; NULL: all of the trace */

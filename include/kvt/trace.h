@@ -79,6 +79,9 @@ typedef struct kvt_trace_facts {
     char blas[96];            /* [run] library and kernel */
     int64_t block_tokens;     /* queries of a block of attn/block_sum */
     int64_t delay;            /* w of future/delayed */
+    /* Of decision/logit; empty, 0 without it. */
+    char decision_policy[64], decision_cache[16];
+    int64_t decision_shift;
     char options_digest[KVT_DIGEST_TEXT]; /* [run] of prompt, model and options, for resume */
     char created[32], command[1024], device[128], host[64]; /* [run] */
     char writer[64], commit[48];                            /* [run] empty: this program's */
@@ -139,14 +142,65 @@ KVT_API unsigned kvt_trace_lacks(const kvt_trace *t, unsigned needs, char *text,
 /* Prompt as a sequence; arrays are borrowed from the trace until close. */
 KVT_API KVT_CHECKED kvt_code kvt_trace_sequence(kvt_trace *t, kvt_sequence *out, kvt_err *err);
 
+/* ---- probes --------------------------------------------------------------------------------
+ * Extra tokens that ran on the stored prompt; they are no part of the content digest, since one
+ * may be added. */
+
+typedef enum kvt_probe_kind {
+#define KVT_PROBE(id, name, args, help) KVT_PROBE_##id,
+#include "traces/probes.def"
+#undef KVT_PROBE
+    KVT_PROBE_KINDS
+} kvt_probe_kind;
+
+typedef enum kvt_probe_set {
+#define KVT_PROBE_SET(id, name, dtype, axes, unit, required, help) KVT_PROBE_SET_##id,
+#include "traces/probe_sets.def"
+#undef KVT_PROBE_SET
+    KVT_PROBE_SETS
+} kvt_probe_set;
+
 typedef struct kvt_probe_info {
-    char name[64], kind[32], args[256], source_digest[KVT_DIGEST_TEXT];
-    int64_t n_row;
-    int64_t budget; /* 0: ran on the full cache */
+    char name[64]; /* [a-z0-9._-]+ */
+    kvt_probe_kind kind;
+    char args[256];                      /* as given: "tokens=8" */
+    char source_digest[KVT_DIGEST_TEXT]; /* of the adapter, the draft model or the ids */
+    char digest[KVT_DIGEST_TEXT];        /* of kind, source, budget and every array */
+    int64_t n_row;                       /* P */
+    int64_t budget; /* slots per lane of the cache it ran on; 0: the full cache */
+    int n_segment;  /* R; 1 where the probe has no segments */
+    int n_keep;     /* A of keep; 0: the full cache */
+    bool has[KVT_PROBE_SETS];
 } kvt_probe_info;
+
+KVT_API const char *kvt_probe_kind_name(kvt_probe_kind kind);
+KVT_API const char *kvt_probe_kind_args(kvt_probe_kind kind); /* "tokens=8@BUDGET,..." */
+KVT_API const char *kvt_probe_kind_help(kvt_probe_kind kind);
+KVT_API int kvt_probe_kind_find(const char *name); /* a kvt_probe_kind, or -1 */
 
 KVT_API int kvt_trace_probe_count(const kvt_trace *t);
 KVT_API const kvt_probe_info *kvt_trace_probe_info(const kvt_trace *t, int i);
+KVT_API int kvt_trace_probe_find(const kvt_trace *t, const char *name); /* index, or -1 */
+
+/* A probe's dataset: with an axis L one layer of the trace, else all. f16 comes as f32. The
+ * data is the caller's: kvt_free((void *)(uintptr_t)out->data). NOTFOUND where it is not there;
+ * checksums are compared. */
+KVT_API KVT_CHECKED kvt_code kvt_trace_read_probe(kvt_trace *t, int probe, kvt_probe_set set,
+                                                  int layer, kvt_view *out, kvt_err *err);
+
+/* A probe to write. Arrays are contiguous, in the stored type (halves as uint16_t), and hold
+ * every layer of the model [model layers ...]; those of the trace are stored. */
+typedef struct kvt_probe_data {
+    kvt_probe_info info; /* digest and has[] are set by the writer */
+    const void *data[KVT_PROBE_SETS]; /* NULL: not there */
+} kvt_probe_data;
+
+/* Adds probes to a finished trace: a copy is written beside it, checked, and renamed over it,
+ * so that the trace is whole at every moment. The content digest stays. IO: one of that name is
+ * there and not `force`; a symlink is followed, the file's mode stays. FORMAT: shapes. */
+KVT_API KVT_CHECKED kvt_code kvt_trace_add_probes(const char *path,
+                                                  const kvt_probe_data *const *probe, int n,
+                                                  bool force, kvt_err *err);
 
 /* ---- writing -------------------------------------------------------------------------------
  */
@@ -171,6 +225,9 @@ KVT_API KVT_CHECKED kvt_code kvt_writer_open(kvt_writer **out, const char *path,
  */
 KVT_API KVT_CHECKED kvt_code kvt_writer_put(kvt_writer *w, kvt_ds ds, int layer,
                                             const kvt_view *data, kvt_err *err);
+/* Stores a probe with the trace; everything is copied. */
+KVT_API KVT_CHECKED kvt_code kvt_writer_put_probe(kvt_writer *w, const kvt_probe_data *probe,
+                                                  kvt_err *err);
 KVT_API KVT_CHECKED kvt_code kvt_writer_close(kvt_writer *w,
                                               kvt_err *err); /* frees w, always */
 KVT_API void kvt_writer_abort(kvt_writer *w);                /* NULL is fine */

@@ -132,6 +132,7 @@ static int64_t period(const plan *p, const kvt_use *u)
 {
     return u->own.every > 0            ? u->own.every
            : p->spec->shrink_every > 0 ? p->spec->shrink_every
+           : u->traits.every > 0       ? u->traits.every
                                        : 1;
 }
 

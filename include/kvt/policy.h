@@ -88,6 +88,14 @@ typedef struct kvt_traits {
      * it (design.md 6), and the report says "matched mean"; threshold=X sets it. What is
      * pinned, and what scores above the threshold, is kept; select() is not called. */
     bool by_threshold;
+    /* Under by_threshold: it brings a threshold of its own, which is taken unless threshold=X
+     * gives another one; nothing is matched then. */
+    bool own_threshold;
+    double threshold;
+
+    /* In decode it decides every so many tokens, unless every=K or --shrink-every says
+     * otherwise; 0: after each. Between decisions a lane grows. */
+    int64_t every;
 
     /* Of the table's controls and bounds: full, random, position, the oracles. */
     bool control;
@@ -120,9 +128,9 @@ typedef struct kvt_probe {
     int64_t budget;   /* of the cache that it ran on; 0: the full cache */
     /* Segments that do not see each other, about chunks of the prompt (KVzip). */
     int n_segment;
-    const int32_t *segment;              /* [Q], NULL: all 0 */
-    const int32_t *begin, *end;          /* [n_segment] prompt tokens of the chunk */
-    const int32_t *from;                 /* [n_segment] first row whose attention counts */
+    const int32_t *segment;     /* [Q], NULL: all 0 */
+    const int32_t *begin, *end; /* [n_segment] prompt tokens of the chunk */
+    const int32_t *from;        /* [n_segment] first row whose attention counts */
 } kvt_probe;
 
 /* One tensor that a weights file must hold. A policy with a table of these, ended by {0}, takes
@@ -142,8 +150,8 @@ typedef struct kvt_lane {
     int group;   /* kv head (query head where by_query_head) */
     int n_layer; /* layers of the whole model; model_layer is this one's place among them */
     int model_layer;
-    int64_t now;    /* position of the newest token */
-    int64_t budget; /* slots it may hold; 0 under one_ranking and in step() */
+    int64_t now;      /* position of the newest token */
+    int64_t budget;   /* slots it may hold; 0 under one_ranking and in step() */
     double threshold; /* under by_threshold; NAN while scores are collected to find it */
     int64_t n_slot;
     int64_t step; /* 0: the decision at the end of the prompt; t follows response row t - 1 */
@@ -160,17 +168,18 @@ typedef struct kvt_lane {
     kvt_view query_mean, query_cov; /* f32 [H D], [H D D] before RoPE */
     kvt_view query_freq_abs;        /* f32 [H F] mean magnitude of each rotary pair */
     kvt_view wo_l1, wo_l2;          /* f32 [H S] norms of W_O v */
-    kvt_view hidden;         /* f32 [S E] input of the projections, after the input norm */
-    kvt_view decision;       /* f32 [S] */
-    kvt_view future;         /* f32 [H Q S] attention of the queries after `now` (in score) */
-    kvt_view scores;         /* f32 [S] computed by another program */
-    kvt_view scores_pinned;  /* u8 [S], data NULL: none */
-    const kvt_probe *probe;  /* its attn is NULL where it ran on an evicted cache */
-    const kvt_view *weights; /* one for each line of the policy's table; f32 */
+    kvt_view hidden;          /* f32 [S E] input of the projections, after the input norm */
+    kvt_view decision;        /* f32 [S] */
+    kvt_view decision_weight; /* f32 [S], of joins; data NULL where the trace has none */
+    kvt_view future;          /* f32 [H Q S] attention of the queries after `now` (in score) */
+    kvt_view scores;          /* f32 [S] computed by another program */
+    kvt_view scores_pinned;   /* u8 [S], data NULL: none */
+    const kvt_probe *probe;   /* its attn is NULL where it ran on an evicted cache */
+    const kvt_view *weights;  /* one for each line of the policy's table; f32 */
     /* Under KVT_NEED_LAYER, of the whole layer: queries f32 [H Q D], keys, values [G S D]. */
     kvt_view layer_queries, layer_keys, layer_values;
     float decision_gamma; /* decision/gamma of the lane; 1 where the trace has none */
-    kvt_arena *scratch;      /* rewound after each hook */
+    kvt_arena *scratch;   /* rewound after each hook */
     uint64_t *rng; /* [KVT_RNG_WORDS] one stream for each (seed, trace, policy, layer, lane) */
 } kvt_lane;
 

@@ -57,7 +57,9 @@ synth_spec synth_default(void)
                         .delay = 5,
                         .block_tokens = 8,
                         .last_queries = 8,
-                        .sharpness = 2};
+                        .sharpness = 2,
+                        .draft_budget = {8, 16},
+                        .probe_rows = 5};
 }
 
 static void *need(void *p)
@@ -171,6 +173,11 @@ static void make_facts(synth *s)
     f->block_tokens = p->block_tokens;
     f->delay = p->delay;
     f->no_text = p->no_text;
+    if (p->decision_policy) {
+        snprintf(f->decision_policy, sizeof f->decision_policy, "%s", p->decision_policy);
+        snprintf(f->decision_cache, sizeof f->decision_cache, "dense");
+        f->decision_shift = p->decision_shift;
+    }
 }
 
 static void make_extents(synth *s)
@@ -463,6 +470,20 @@ static void make_hidden(synth *s, uint64_t rng[RNG_WORDS])
         x[i] = half_from_float(normal(rng));
 }
 
+/* Joins weigh from 0 to 1; a lane's scores decay by 0.999 to 1 a token. */
+static void make_decisions(synth *s, uint64_t rng[RNG_WORDS])
+{
+    float *logit = array(s, KVT_DS_DECISION), *weight = array(s, KVT_DS_DECISION_W);
+    float *gamma = array(s, KVT_DS_DECISION_G);
+    int64_t lanes = (int64_t)s->spec.n_layer * s->spec.n_kv_head;
+    for (int64_t i = 0; i < lanes * T_of(s); i++) {
+        logit[i] = normal(rng);
+        weight[i] = (float)rng_real(rng);
+    }
+    for (int64_t i = 0; i < lanes; i++)
+        gamma[i] = (float)(0.999 + rng_real(rng) / 1000);
+}
+
 static void make_logits(synth *s, uint64_t rng[RNG_WORDS])
 {
     int32_t *id = array(s, KVT_DS_LOGIT_ID);
@@ -562,6 +583,8 @@ synth *synth_new(const synth_spec *spec)
     make_values(s, &x, rng);
     make_hidden(s, rng);
     make_logits(s, rng);
+    if (spec->decision_policy)
+        make_decisions(s, rng);
     kvt_free(x.q);
     kvt_free(x.k);
     kvt_free(x.v);
@@ -574,6 +597,9 @@ void synth_free(synth *s)
         return;
     for (int ds = 0; ds < KVT_DS_COUNT; ds++)
         kvt_free(s->data[ds]);
+    for (int i = 0; i < s->n_probe; i++)
+        for (int set = 0; set < KVT_PROBE_SETS; set++)
+            kvt_free((void *)(uintptr_t)s->probe[i].data[set]);
     kvt_free(s->attn);
     kvt_free(s->logit);
     kvt_free(s);
@@ -613,6 +639,10 @@ kvt_code synth_write(const synth *s, const char *path, kvt_err *err)
                 return err->code;
             }
         }
+    }
+    if (s->write_probes && s->write_probes(s, w, err)) {
+        kvt_writer_abort(w);
+        return err->code;
     }
     return kvt_writer_close(w, err);
 }

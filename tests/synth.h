@@ -14,6 +14,8 @@
 
 #include "kvt/trace.h"
 
+enum { SYNTH_PROBES_MAX = 12, SYNTH_DRAFTS = 4 };
+
 typedef struct synth_spec {
     int n_layer, n_head, n_kv_head, head_dim;
     int model_layers; /* of the whole model; the trace holds its last n_layer ones. 0: n_layer
@@ -28,6 +30,13 @@ typedef struct synth_spec {
     double sharpness;     /* factor of q; 1: flat attention, 3: peaked */
     double sink; /* every query's last channel, and key 0's; no other key has one. 0: none */
     bool no_rows, no_text, hostile, compress, force;
+    /* Decisions of a retrofitted model, normal numbers: decision/logit, with weights of joins
+     * and a decay of each lane. NULL: none. */
+    const char *decision_policy;
+    int64_t decision_shift;
+    /* Of synth_probes(): slots of the caches that drafts ran on, and rows of a probe (a third
+     * of the prompt is a chunk of the repeat). 0: none. */
+    int64_t draft_budget[SYNTH_DRAFTS], probe_rows;
 } synth_spec;
 
 /* 2 layers, 4 heads on 2 kv heads of 8 channels, 24 + 6 tokens, level replay, with rows. */
@@ -40,6 +49,11 @@ typedef struct synth {
     int64_t dim[KVT_DS_COUNT][KVT_RANK_MAX];
     double *attn;  /* [L H T T] exact rows of every query */
     double *logit; /* [L H T T] scaled, -inf where not seen */
+    /* Of synth_probes(): with the arrays of all layers of the model, which synth_free() frees.
+     */
+    kvt_probe_data probe[SYNTH_PROBES_MAX];
+    int n_probe;
+    kvt_code (*write_probes)(const struct synth *s, kvt_writer *w, kvt_err *err);
 } synth;
 
 synth *synth_new(const synth_spec *spec); /* ends the program where memory runs out */

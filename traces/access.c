@@ -145,18 +145,8 @@ unsigned kvt_trace_lacks(const kvt_trace *t, unsigned needs, char *text, size_t 
     return lacks;
 }
 
-/* ---- probes and resume ---------------------------------------------------------------------
+/* ---- resume -------------------------------------------------------------------------------
  */
-
-int kvt_trace_probe_count(const kvt_trace *t)
-{
-    return t->n_probe;
-}
-
-const kvt_probe_info *kvt_trace_probe_info(const kvt_trace *t, int i)
-{
-    return i >= 0 && i < t->n_probe ? &t->probe[i] : NULL;
-}
 
 typedef struct peek {
     const char *path;

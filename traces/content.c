@@ -49,7 +49,7 @@ kvt_code content_digest(char out[KVT_DIGEST_TEXT], const trace_content *c, kvt_e
         return kvt_fail_memory(err, 1024);
     digest_add_text(d, "kvt-trace 1");
     for (int i = 0; i < n_attr; i++)
-        if (!attr[i].run)
+        if (!attr[i].run && (f->decision_policy[0] || strcmp(attr[i].group, "decision") != 0))
             add_attr(d, &attr[i], f);
     for (int64_t l = 0; l < f->model.n_layer; l++)
         add_int(d, f->model.window[l]);

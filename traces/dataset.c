@@ -161,6 +161,7 @@ kvt_code facts_check(const kvt_trace_facts *f, kvt_err *err)
         in_range("/token system_end", t->system_end, t->system_begin, n, err) ||
         in_range("/attn block_tokens", f->block_tokens, 0, INT32_MAX, err) ||
         in_range("/future delay", f->delay, 0, INT32_MAX, err) ||
+        in_range("/decision shift", f->decision_shift, 0, n, err) ||
         in_range("spans of /token", f->n_span, 0, (int64_t)(sizeof f->span / sizeof f->span[0]),
                  err))
         return err->code;
@@ -168,6 +169,10 @@ kvt_code facts_check(const kvt_trace_facts *f, kvt_err *err)
         return kvt_fail(err, KVT_FORMAT,
                         "/model: %lld query heads are no multiple of %lld kv heads",
                         (long long)g->n_head, (long long)g->n_kv_head);
+    const char *cache = f->decision_cache;
+    if (f->decision_policy[0] && strcmp(cache, "dense") != 0 && strcmp(cache, "evicted") != 0)
+        return kvt_fail(err, KVT_FORMAT, "/decision cache: expected dense or evicted, got '%s'",
+                        cache);
     for (int i = 0; i < f->n_span; i++)
         if (in_range("begin of a span of /token", f->span[i].begin, 0, n, err) ||
             in_range("end of a span of /token", f->span[i].end, f->span[i].begin, n, err))

@@ -57,7 +57,8 @@ KVT_CHECKED kvt_code facts_check(const kvt_trace_facts *facts, kvt_err *err);
  */
 
 /* XXH128 over, in this order: the word "kvt-trace 1"; every attribute that is no run fact, in
- * the order of the lists; the arrays of /model and the spans; and for each dataset, in the
+ * the order of the lists (those of /decision only where they name a policy); the arrays of
+ * /model and the spans; and for each dataset, in the
  * order of datasets.def, its path, type, axes, extents and the XXH128 of each of its slabs;
  * attn/rows is left out, a cache that follows from the rest. It does not depend on layout,
  * compression or the order of writing. */

@@ -152,6 +152,20 @@ static kvt_code get_attr(hid_t at, const trace_attr *a, kvt_trace_facts *f, kvt_
     return code == KVT_NOTFOUND && a->run ? KVT_OK : code;
 }
 
+/* Attributes of /decision are there only with decisions, and files of 1.0 have none at all. */
+static bool left_out(hid_t file, const char *group, bool write, const kvt_trace_facts *f)
+{
+    if (strcmp(group, "decision") != 0)
+        return false;
+    if (write)
+        return !f->decision_policy[0];
+    if (h5_has(file, group) <= 0)
+        return true;
+    htri_t there = H5Aexists_by_name(file, group, "policy", H5P_DEFAULT);
+    H5Eclear2(H5E_DEFAULT);
+    return there <= 0;
+}
+
 /* Calls for every attribute, with the group that holds it open. `f` is written to by `get`
  * only. */
 static kvt_code each_attr(hid_t file, bool write, kvt_trace_facts *f, kvt_err *err)
@@ -161,6 +175,8 @@ static kvt_code each_attr(hid_t file, bool write, kvt_trace_facts *f, kvt_err *e
     kvt_code code = KVT_OK;
     hid_t group = -1;
     for (int i = 0; i < n && !code; i++) {
+        if (left_out(file, a[i].group, write, f))
+            continue;
         if (i == 0 || strcmp(a[i].group, a[i - 1].group) != 0) {
             if (group >= 0)
                 H5Gclose(group);

@@ -163,6 +163,21 @@ kvt_code h5_file_open(hid_t *out, const char *path, kvt_err *err)
     return code;
 }
 
+kvt_code h5_file_change(hid_t *out, const char *path, kvt_err *err)
+{
+    hid_t access = access_list();
+    kvt_code code = KVT_OK;
+    if (access < 0)
+        return h5_fail(err, KVT_IO, "property list");
+    if ((*out = H5Fopen(path, H5F_ACC_RDWR, access)) < 0)
+        code = h5_fail(err, KVT_IO, "cannot be written");
+    else
+        close_on_exec(*out);
+    H5Pclose(access);
+    H5Eclear2(H5E_DEFAULT);
+    return code;
+}
+
 kvt_code h5_file_sync(hid_t file, kvt_err *err)
 {
     int fd = descriptor(file);

@@ -21,6 +21,8 @@ kvt_code h5_fail_at(kvt_err *err, kvt_code code, const char *file, int line, con
 KVT_CHECKED kvt_code h5_file_new(hid_t *out, const char *path, kvt_err *err);
 /* Says "no such file", "not an HDF5 file", "cut short (9 MiB expected, 7 MiB found)". */
 KVT_CHECKED kvt_code h5_file_open(hid_t *out, const char *path, kvt_err *err);
+/* One that is there, to be added to; what it holds is not looked at first. */
+KVT_CHECKED kvt_code h5_file_change(hid_t *out, const char *path, kvt_err *err);
 /* Flushes, syncs and closes a file that was written; fails where any of it does, and where an
  * object of it is still open. The file is closed in any case. */
 KVT_CHECKED kvt_code h5_file_close(hid_t file, kvt_err *err);

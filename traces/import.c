@@ -1,8 +1,8 @@
 /* import.c - a trace from arrays that another program wrote, by a manifest (JSON):
  *
  *   1. "level", "seed", "sampling", "no_text": attributes of the root (traces/attributes.def);
- *   2. "model", "token", "attn", "future": attributes of those groups; model also takes
- * "window" and "rope_freq", token takes "spans" {name: [begin, end]};
+ *   2. "model", "token", "attn", "future", "decision": attributes of those groups; model also
+ * takes "window" and "rope_freq", token takes "spans" {name: [begin, end]};
  *   3. "datasets": {"kv/k": "keys.npy", "attn/lse": "dump.h5:/lse", ...}, beside the manifest;
  *   4. "compress": true for small files.
  *
@@ -176,7 +176,7 @@ static kvt_code set_group(kvt_trace_facts *f, const char *group, const json_t *o
 
 static kvt_code read_facts(import_job *im, kvt_err *err)
 {
-    static const char *const groups[] = {"model", "token", "attn", "future"};
+    static const char *const groups[] = {"model", "token", "attn", "future", "decision"};
     kvt_trace_facts *f = &im->spec.facts;
     kvt_geometry *g = &f->model;
     const char *key;

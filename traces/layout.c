@@ -119,6 +119,8 @@ static kvt_code make_scale(scales *s, char letter, int64_t n, kvt_err *err)
     const trace_axis *a = trace_axis_of(letter);
     char path[48], text[80];
     snprintf(path, sizeof path, "axis_%s", a->name);
+    if (h5_has(s->file, path) > 0) /* of a file that is added to */
+        return h5_set_open(&s->scale[letter - 'A'], s->file, path, err);
     snprintf(text, sizeof text, "This is a netCDF dimension but not a netCDF variable. %9lld",
              (long long)n);
     hid_t set, type = h5_type(KVT_I32);
@@ -133,16 +135,23 @@ static kvt_code make_scale(scales *s, char letter, int64_t n, kvt_err *err)
     return h5_put_text(set, "help", a->help, err);
 }
 
+kvt_code scales_attach_one(scales *s, hid_t set, unsigned at, char letter, int64_t n,
+                           kvt_err *err)
+{
+    hid_t *scale = &s->scale[letter - 'A'];
+    if (*scale < 0 && make_scale(s, letter, n, err))
+        return err->code;
+    if (H5DSattach_scale(set, *scale, at) < 0 ||
+        H5DSset_label(set, at, trace_axis_of(letter)->name) < 0)
+        return h5_fail(err, KVT_IO, "dimension scale");
+    return KVT_OK;
+}
+
 kvt_code scales_attach(scales *s, hid_t set, const char *axes, const int64_t *dim, kvt_err *err)
 {
-    for (int i = 0; axes[i]; i++) {
-        hid_t *scale = &s->scale[axes[i] - 'A'];
-        if (*scale < 0 && make_scale(s, axes[i], dim[i], err))
+    for (unsigned i = 0; axes[i]; i++)
+        if (scales_attach_one(s, set, i, axes[i], dim[i], err))
             return err->code;
-        if (H5DSattach_scale(set, *scale, (unsigned)i) < 0 ||
-            H5DSset_label(set, (unsigned)i, trace_axis_of(axes[i])->name) < 0)
-            return h5_fail(err, KVT_IO, "dimension scale");
-    }
     return KVT_OK;
 }
 

@@ -33,6 +33,8 @@ typedef struct scales {
 } scales;
 
 void scales_init(scales *s);
+KVT_CHECKED kvt_code scales_attach_one(scales *s, hid_t set, unsigned at, char letter,
+                                       int64_t n, kvt_err *err);
 KVT_CHECKED kvt_code scales_attach(scales *s, hid_t set, const char *axes, const int64_t *dim,
                                    kvt_err *err);
 KVT_CHECKED kvt_code scales_close(scales *s, kvt_err *err); /* writes what is left of them */

@@ -294,6 +294,8 @@ kvt_code trace_check_index(kvt_trace *t, kvt_err *err)
                err) ||
         check_offset(t, err) || check_blocks(t, err))
         return err->code;
+    if (probes_check_index(t, err))
+        return err->code;
     if (!t->info.has[KVT_DS_QUERY_POS])
         return KVT_OK;
     if (kvt_trace_read(t, KVT_DS_QUERY_POS, 0, &v, err))

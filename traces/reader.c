@@ -57,6 +57,8 @@ void kvt_trace_close(kvt_trace *t)
         kvt_free(t->slot[i]);
     for (int i = 0; i < KVT_DS_COUNT; i++)
         kvt_free(t->set[i].sum);
+    for (int i = 0; i < TRACE_PROBES_MAX * KVT_PROBE_SETS; i++)
+        kvt_free(t->probe_set[i / KVT_PROBE_SETS][i % KVT_PROBE_SETS].sum);
     kvt_free(t->slot);
     pthread_cond_destroy(&t->loaded);
     pthread_mutex_destroy(&t->lock);

@@ -6,8 +6,7 @@
 
 #include "traces/dataset.h"
 #include "traces/h5.h"
-
-enum { TRACE_PROBES_MAX = 16 };
+#include "traces/probe_priv.h"
 
 /* One decoded slab; its values lie behind it, so that a view leads back to it. */
 typedef struct slab {
@@ -35,6 +34,7 @@ struct kvt_trace {
     bool held;
     trace_set set[KVT_DS_COUNT];
     kvt_probe_info probe[TRACE_PROBES_MAX];
+    trace_set probe_set[TRACE_PROBES_MAX][KVT_PROBE_SETS]; /* id unused: opened when read */
     int n_probe;
 
     /* The cache: slot [2 KVT_DS_COUNT slots_per_set], of (dataset, layer, raw or decoded). */
@@ -57,5 +57,10 @@ KVT_CHECKED kvt_code trace_check_index(kvt_trace *t, kvt_err *err);
 /* One slab as stored, its checksum compared. */
 KVT_CHECKED kvt_code trace_load(kvt_trace *t, kvt_ds ds, int layer, void *bytes, kvt_err *err);
 KVT_CHECKED kvt_code probes_read(kvt_trace *t, kvt_err *err);
+/* The values of its probes that are used as indices. */
+KVT_CHECKED kvt_code probes_check_index(kvt_trace *t, kvt_err *err);
+/* One slab of a probe's dataset as stored, its checksum compared. */
+KVT_CHECKED kvt_code probe_load(kvt_trace *t, int probe, kvt_probe_set set, int layer,
+                                void *bytes, kvt_err *err);
 
 #endif

@@ -16,6 +16,7 @@
 #include "base/version.h"
 #include "traces/facts.h"
 #include "traces/io.h"
+#include "traces/probe_priv.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,6 +33,7 @@ struct kvt_writer {
     uint64_t *sum[KVT_DS_COUNT]; /* XXH64 [n_slab] */
     bool *put[KVT_DS_COUNT];     /* [n_slab] */
     bool failed, held;
+    int n_probe;
 };
 
 int64_t kvt_writer_bytes(const kvt_writer_spec *spec, bool with_rows)
@@ -247,12 +249,49 @@ kvt_code kvt_writer_put(kvt_writer *w, kvt_ds ds, int layer, const kvt_view *dat
                : kvt_within(err, "'%s': %s", w->path, kvt_dataset_of(ds)->path);
 }
 
+kvt_code kvt_writer_put_probe(kvt_writer *w, const kvt_probe_data *probe, kvt_err *err)
+{
+    probe_put one = {.file = w->file,
+                     .facts = &w->spec.facts,
+                     .n_layer = w->spec.n_layer,
+                     .layer_id = w->spec.layer_id,
+                     .compress = w->spec.compress,
+                     .data = probe};
+    kvt_code code = w->n_probe == TRACE_PROBES_MAX
+                        ? kvt_fail(err, KVT_FORMAT, "expected at most %d probes", w->n_probe)
+                        : io_do(probe_put_job, &one, err);
+    w->n_probe++;
+    if (!code)
+        return KVT_OK;
+    w->failed = true;
+    return kvt_within(err, "'%s'", w->path);
+}
+
 /* ---- the end -------------------------------------------------------------------------------
  */
+
+/* Decisions mean nothing without the policy that made them, and the other way round. */
+static kvt_code check_decisions(const kvt_writer *w, kvt_err *err)
+{
+    bool named = w->spec.facts.decision_policy[0] != 0, logit = w->set[KVT_DS_DECISION] >= 0;
+    bool more = w->set[KVT_DS_DECISION_W] >= 0 || w->set[KVT_DS_DECISION_G] >= 0;
+    if (more && !logit)
+        return kvt_fail(err, KVT_FORMAT,
+                        "decision/weight and decision/gamma need decision/logit");
+    if (logit && !named)
+        return kvt_fail(err, KVT_FORMAT,
+                        "decision/logit needs attribute 'policy' of /decision");
+    if (named && !logit)
+        return kvt_fail(err, KVT_FORMAT, "/decision names policy '%s' without decision/logit",
+                        w->spec.facts.decision_policy);
+    return KVT_OK;
+}
 
 /* Everything that the level asks for is there, and what is there is whole. */
 static kvt_code check_whole(kvt_writer *w, kvt_err *err)
 {
+    if (check_decisions(w, err))
+        return err->code;
     for (int ds = 0; ds < KVT_DS_COUNT; ds++) {
         const char *path = kvt_dataset_of((kvt_ds)ds)->path;
         int64_t dim[KVT_RANK_MAX];

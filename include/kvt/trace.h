@@ -25,7 +25,7 @@
 #include "kvt/sequence.h"
 #include "kvt/view.h"
 
-enum { KVT_TRACE_MAJOR = 1, KVT_TRACE_MINOR = 0, KVT_DIGEST_TEXT = 33, KVT_TOP = 64 };
+enum { KVT_TRACE_MAJOR = 1, KVT_TRACE_MINOR = 1, KVT_DIGEST_TEXT = 33, KVT_TOP = 64 };
 
 typedef enum kvt_level { KVT_SUMMARY, KVT_REPLAY, KVT_FULL, KVT_TRAIN, KVT_NEVER } kvt_level;
 

@@ -34,7 +34,7 @@ cp "$source/tests/install/five.c" "$scratch/five.c"
 PKG_CONFIG_PATH=$libdir/pkgconfig
 export PKG_CONFIG_PATH
 relocated="--define-variable=prefix=$prefix"
-want="snapkv kvt-trace 1.0"
+want="snapkv kvt-trace 1.1"
 # shellcheck disable=SC2046 # flags are words
 "$cc" -std=c17 -Wall -Werror -o "$scratch/shared" "$scratch/five.c" \
     $(pkg-config "$relocated" --cflags --libs kvt) "-Wl,-rpath,$libdir" || fail "it does not build with libkvt.so"

@@ -36,6 +36,10 @@ static kvt_code settle(kvt_capture_spec *s, const kvt_capture_spec *spec, kvt_er
     if (!!s->prompt + !!s->prompts != 1)
         return kvt_fail(err, KVT_USAGE, "expected one prompt or one set of prompts, got %s",
                         s->prompt ? "both" : "neither");
+    if (s->probes && s->level == KVT_SUMMARY)
+        return kvt_fail(err, KVT_USAGE,
+                        "level summary holds no keys, which probes need; expected replay, full "
+                        "or train");
     if (s->record && !s->out)
         return kvt_fail(err, KVT_USAGE, "no output file");
     return KVT_OK;
@@ -84,7 +88,7 @@ static kvt_code capture_item(kvt_model *m, const kvt_capture_spec *spec, const p
     if (code == KVT_NO) {
         counts->skipped++;
         snprintf(counts->path, sizeof counts->path, "%s", path);
-        code = KVT_OK;
+        code = spec->present ? spec->present(spec->probes_user, path, ctx, err) : KVT_OK;
     } else if (!code) {
         code = capture_one(m, spec, &p, path, counts, ctx, err);
         if (!code) {

@@ -1,4 +1,6 @@
 /* model.c - opening a model: weights, tokenizer, back end. */
+#include "capture/model.h"
+
 #include "capture/capture_priv.h"
 
 #include <string.h>
@@ -59,6 +61,26 @@ const kvt_geometry *kvt_model_geometry(const kvt_model *m)
 const char *kvt_model_digest(const kvt_model *m)
 {
     return m->weights->digest;
+}
+
+const kvt_weights *model_weights(const kvt_model *m)
+{
+    return m->weights;
+}
+
+const kvt_backend *model_backend(const kvt_model *m)
+{
+    return m->backend;
+}
+
+tokenizer *model_tokenizer(const kvt_model *m)
+{
+    return m->tokenizer;
+}
+
+bool model_header_only(const kvt_model *m)
+{
+    return m->header_only;
 }
 
 kvt_code kvt_model_tokenize(const kvt_model *m, const char *text, size_t n_byte,

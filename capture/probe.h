@@ -3,9 +3,9 @@
  * Prompt states never depend on what is appended (the causal mask): one primitive serves
  * learned tokens, drafts and the repeated prompt.
  *
- *   probe_pass p = {.prompt = prompt, .weights = w, .backend = b, .n_row = 32, .embed = e, ...};
- *   probe_run(&out, &p, &err);        all rows at once
- *   probe_draft(&out, &p, n, &err);   or one by one, each the likeliest token behind the last
+ *   probe_pass p = {.prompt = prompt, .weights = w, .backend = b, .n_row = 32, .embed = e,
+ * ...}; probe_run(&out, &p, &err);        all rows at once probe_draft(&out, &p, n, &err);   or
+ * one by one, each the likeliest token behind the last
  *
  * Rows see the prompt (what `keep` leaves of it), and the rows of their own segment up to
  * themselves. The LoRA acts on all rows. A row's own keys and values are used as they are
@@ -31,6 +31,8 @@ typedef struct probe_pass {
     const int32_t *segment; /* [P] rising; NULL: one */
     const uint8_t *keep;    /* [L n_lane N] of all layers; NULL: the full cache */
     int n_lane;             /* G, or H: a set for each query head */
+    int64_t n_vocab;        /* of a draft: tokens of the vocabulary, the rows of the embedding
+                             * behind them are padding; 0: all rows */
 } probe_pass;
 
 /* Results of all layers of the model, owned; probe_out_free(). */
@@ -43,8 +45,9 @@ typedef struct probe_out {
 } probe_out;
 
 KVT_CHECKED kvt_code probe_run(probe_out *out, const probe_pass *p, bool logits, kvt_err *err);
-/* Greedy: first token `first`, then the likeliest; at most n rows are fed, a stop token (is_stop)
- * is never fed. out->n_row says how many were. */
+/* Greedy: `first` is fed whatever it is, then the likeliest, the lower id among equals; at most
+ * n rows, and a later stop token (is_stop) ends it and is never fed. out->n_row says how many
+ * were. */
 KVT_CHECKED kvt_code probe_draft(probe_out *out, const probe_pass *p, int32_t first, int64_t n,
                                  bool (*is_stop)(const void *user, int32_t id),
                                  const void *user, kvt_err *err);

@@ -295,6 +295,15 @@ const tap *recorder_tap(const recorder *r)
     return &r->tap;
 }
 
+const uint16_t *recorder_queries(const recorder *r, int layer, int64_t head, int64_t *n)
+{
+    int l = r->index[layer];
+    *n = r->spec.n_prompt - r->query_begin;
+    if (!r->queries || l < 0)
+        return NULL;
+    return r->q + (l * r->g->n_head + head) * r->n_query * r->g->head_dim;
+}
+
 void recorder_logit(recorder *r, int64_t m, const sample_row *row)
 {
     memcpy(r->logit_id + m * SAMPLE_TOP, row->id, sizeof row->id);

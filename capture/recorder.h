@@ -43,6 +43,10 @@ void recorder_free(recorder *r); /* NULL is fine */
 int64_t recorder_bytes(const recorder_spec *spec);
 const tap *recorder_tap(const recorder *r);
 
+/* Stored queries of the prompt after RoPE, f16 [n D], the last of them that of position N - 1;
+ * `layer` is one of the model. NULL: not recorded. */
+const uint16_t *recorder_queries(const recorder *r, int layer, int64_t head, int64_t *n);
+
 /* Row m of /logit: what the sampler described. */
 void recorder_logit(recorder *r, int64_t m, const sample_row *row);
 

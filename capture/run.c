@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "base/version.h"
 #include "capture/prepare.h"
+#include "capture/run_prompt.h"
 #include "kvt/arena.h"
 
 typedef struct run {
@@ -22,6 +23,7 @@ typedef struct run {
     forward *f;
     sampler *sampler;
     int64_t n_response;
+    int32_t first; /* likeliest token behind the prompt */
     const char *stop;
 } run;
 
@@ -180,6 +182,15 @@ static kvt_code force(run *u, kvt_err *err)
     return forward_force(u->f, u->p->forced.id, u->p->max_new, err);
 }
 
+static int32_t likeliest(const float *logit, int64_t n)
+{
+    int64_t best = 0;
+    for (int64_t v = 1; v < n; v++)
+        if (logit[v] > logit[best])
+            best = v;
+    return (int32_t)best;
+}
+
 static kvt_code execute(run *u, kvt_err *err)
 {
     double begin = clock_now();
@@ -188,6 +199,8 @@ static kvt_code execute(run *u, kvt_err *err)
     kvt_code code = forward_prefill(u->f, u->p->list.id, u->rs.n_prompt, err);
     u->counts->prefill_s = clock_now() - begin;
     begin = clock_now();
+    if (!code)
+        u->first = likeliest(forward_logit(u->f), tokenizer_count(u->m->tokenizer));
     if (!code)
         code = u->p->is_forced ? force(u, err) : generate(u, err);
     u->counts->decode_s = clock_now() - begin;
@@ -229,6 +242,24 @@ static kvt_code try_path(const run *u, const char *path, kvt_err *err)
     return code;
 }
 
+static kvt_code run_probes(run *u, kvt_writer *w, kvt_err *err)
+{
+    const kvt_capture_spec *s = u->spec;
+    run_prompt ran = {.f = u->f,
+                      .r = u->r,
+                      .g = &u->m->weights->geometry,
+                      .n_prompt = u->rs.n_prompt,
+                      .n_response = u->n_response,
+                      .id = u->p->list.id,
+                      .flag = u->p->list.flag,
+                      .first = u->first};
+    kvt_prompt p = run_prompt_of(&ran);
+    double begin = clock_now();
+    kvt_code code = s->probes ? s->probes(s->probes_user, &p, w, u->ctx, err) : KVT_OK;
+    u->counts->probe_s = clock_now() - begin;
+    return code;
+}
+
 static kvt_code write_trace(run *u, const char *path, kvt_err *err)
 {
     kvt_writer_spec ws;
@@ -241,13 +272,15 @@ static kvt_code write_trace(run *u, const char *path, kvt_err *err)
         code = write_tokens(u, w, &ws, err);
     if (!code)
         code = recorder_write(u->r, u->f, w, &computing, err);
+    if (!code)
+        code = run_probes(u, w, err);
     if (code) {
         kvt_writer_abort(w);
         return code;
     }
     code = kvt_writer_close(w, err);
     u->counts->future_s = computing;
-    u->counts->write_s = clock_now() - begin - computing;
+    u->counts->write_s = clock_now() - begin - computing - u->counts->probe_s;
     return code;
 }
 

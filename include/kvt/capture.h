@@ -34,7 +34,9 @@ KVT_API const char *kvt_model_digest(const kvt_model *m);
 typedef struct kvt_prompt {
     const kvt_geometry *geometry;
     int64_t n_prompt, n_response;
-    const int32_t *id; /* [N + M] */
+    const int32_t *id;   /* [N + M] */
+    const uint8_t *flag; /* [N + M] KVT_TOKEN_SPECIAL ... */
+    int32_t first;       /* likeliest token behind the prompt; -1: not known */
     void *self;
     /* f32 [N D] of a kv head; false: cannot be read, the reason is in err. `out` has room. */
     kvt_code (*keys)(void *self, int layer, int kv_head, float *out, kvt_err *err);
@@ -84,7 +86,7 @@ typedef struct kvt_capture_counts {
     int64_t captured, skipped, failed;
     int64_t n_prompt, n_response; /* of the last prompt */
     int64_t file_bytes, peak_bytes;
-    double load_s, prefill_s, decode_s, future_s, write_s;
+    double load_s, prefill_s, decode_s, future_s, probe_s, write_s;
     char path[1024]; /* of the last trace */
     char text[4096]; /* its response, cut */
 } kvt_capture_counts;

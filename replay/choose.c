@@ -242,6 +242,17 @@ static void keep_all(kvt_engine *e, int budget, const engine_turn *turn, int n)
     }
 }
 
+/* Everything that is pinned or scores above the threshold: budgets and shares do not count. */
+static void keep_above(kvt_engine *e, int budget, const engine_turn *turn, int n)
+{
+    for (int i = 0; i < n; i++) {
+        double threshold = turn[i].view.threshold;
+        for (int64_t s = 0; s < turn[i].view.n_slot; s++)
+            turn[i].keep[s] = turn[i].pinned[s] || (double)turn[i].score[s] > threshold;
+        engine_count_at(e, budget, turn[i].layer, turn[i].lane)->budget = e->budget[budget];
+    }
+}
+
 /* Sets keep of a group that is scored. False: refused, or no memory (err is written then). */
 static kvt_code keep_some(kvt_engine *e, engine_turn *turn, int n, int budget, const int *layer,
                           int n_layer, kvt_err *err)
@@ -249,6 +260,10 @@ static kvt_code keep_some(kvt_engine *e, engine_turn *turn, int n, int budget, c
     kvt_arena *work = e->layer[turn[0].layer].work;
     int64_t B = e->budget[budget];
     table t;
+    if (e->traits.by_threshold) {
+        keep_above(e, budget, turn, n);
+        return KVT_OK;
+    }
     for (int i = 0; i < n; i++) {
         if (turn[i].n_pinned > B && !e->traits.may_exceed) {
             refuse(e, budget, layer, n_layer, false,
@@ -360,7 +375,7 @@ static kvt_code choose_group(kvt_engine *e, engine_turn *turn, int n, int budget
     }
     if (!turn_keep(e, turn, n))
         return kvt_fail_memory(err, n * e->n_token);
-    bool act = exceeds(e, budget, turn, n);
+    bool act = e->traits.by_threshold || exceeds(e, budget, turn, n);
     if (!act) {
         for (int i = 0; prompt && i < n; i++) {
             memset(turn[i].keep, 1, (size_t)turn[i].view.n_slot);
@@ -451,7 +466,7 @@ kvt_code engine_skip(kvt_engine *e, int budget, int layer, int lane, kvt_err *er
     int64_t B = e->budget[budget] + (e->decode ? e->every : 0);
     engine_turn t = {.layer = layer, .lane = lane};
     c->budget = e->budget[budget];
-    if (engine_fill(e, &t.view, layer, lane, e->identity, n, err))
+    if (engine_fill(e, &t.view, budget, layer, lane, e->identity, n, err))
         return err->code;
     t.view.mark = at->mark, t.view.state = at->state, t.view.rng = at->rng;
     t.view.budget = B;

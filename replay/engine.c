@@ -58,6 +58,26 @@ static void find_shape(kvt_engine *e)
         e->slot_width = width > e->slot_width ? width : e->slot_width;
         e->state_size = size > e->state_size ? size : e->state_size;
     }
+    e->state_size |= 15; /* states of lanes lie one behind the other: each is aligned */
+}
+
+/* What is chosen for each budget: its probe, its threshold. */
+static kvt_code copy_choices(kvt_engine *e, const kvt_engine_spec *s, kvt_err *err)
+{
+    size_t n = (size_t)e->n_budget;
+    if (s->probe_of && !(e->probe_of = kvt_alloc(e->n_budget, sizeof *e->probe_of)))
+        return kvt_fail_memory(err, n * sizeof *e->probe_of);
+    if (s->threshold && !(e->threshold = kvt_alloc(e->n_budget, sizeof *e->threshold)))
+        return kvt_fail_memory(err, n * sizeof *e->threshold);
+    if (e->probe_of)
+        memcpy(e->probe_of, s->probe_of, n * sizeof *e->probe_of);
+    if (e->threshold)
+        memcpy(e->threshold, s->threshold, n * sizeof *e->threshold);
+    if (e->ranking && !engine_one_probe(e))
+        return kvt_fail(err, KVT_USAGE,
+                        "policy %s: one ranking for all budgets, but a probe for each",
+                        e->policy->name);
+    return KVT_OK;
 }
 
 kvt_code kvt_engine_new(kvt_engine **out, const kvt_engine_spec *spec, kvt_err *err)
@@ -75,7 +95,8 @@ kvt_code kvt_engine_new(kvt_engine **out, const kvt_engine_spec *spec, kvt_err *
     e->geometry = *spec->seq->geometry;
     e->n_budget = spec->n_budget;
     e->decode = spec->decode;
-    e->ranking = e->traits.one_ranking && !spec->decode && e->traits.effect == KVT_EVICT;
+    e->ranking = e->traits.one_ranking && !spec->decode && e->traits.effect == KVT_EVICT &&
+                 !e->traits.by_threshold;
     e->n_score = e->ranking ? 1 : e->n_budget;
     e->every = spec->every;
     e->n_prompt = e->seq.n_prompt;
@@ -100,6 +121,10 @@ kvt_code kvt_engine_new(kvt_engine **out, const kvt_engine_spec *spec, kvt_err *
     for (int64_t t = 0; t < e->n_token; t++)
         e->identity[t] = t;
     find_shape(e);
+    if (copy_choices(e, spec, err) || engine_weights(e, spec->weights, err)) {
+        kvt_engine_free(e);
+        return err->code;
+    }
     *out = e;
     return KVT_OK;
 }
@@ -133,6 +158,9 @@ void kvt_engine_free(kvt_engine *e)
     kvt_free(e->layer);
     kvt_free(e->identity);
     kvt_free(e->budget);
+    kvt_free(e->weights);
+    kvt_free(e->probe_of);
+    kvt_free(e->threshold);
     kvt_free(e);
 }
 
@@ -238,7 +266,7 @@ static kvt_code learn(kvt_engine *e, int layer, int lane, kvt_err *err)
     engine_layer *l = &e->layer[layer];
     kvt_lane view;
     size_t mark = kvt_arena_mark(l->work);
-    if (engine_fill(e, &view, layer, lane, e->identity, e->n_prompt, err))
+    if (engine_fill(e, &view, -1, layer, lane, e->identity, e->n_prompt, err))
         return err->code;
     view.mark = l->mark + (int64_t)lane * e->n_prompt * e->slot_width;
     view.state = state_at(e, l->state, lane);
@@ -307,7 +335,7 @@ static kvt_code attend(kvt_engine *e, int budget, int layer, int a, kvt_err *err
     kvt_lane view;
     kvt_view rows = l->feed.rows;
     l->feed.rows.data = NULL; /* gathered by engine_row(), which renormalises */
-    kvt_code code = engine_fill(e, &view, layer, a, lane->pos, lane->n_slot, err);
+    kvt_code code = engine_fill(e, &view, budget, layer, a, lane->pos, lane->n_slot, err);
     l->feed.rows = rows;
     if (!code && lane->row && rows.data) {
         engine_row(e, lane->row, layer, a, lane->pos, lane->n_slot);

@@ -2,6 +2,7 @@
  *
  *   engine.c  the pushed calls: prompt, token, decide
  *   fill.c    a kvt_lane from what was fed: whole, or gathered over the slots that are left
+ *   weights.c learned weights: whether they fit, what a lane sees of them
  *   turn.c    a lane in a decision: its marks before, what is dropped after
  *   choose.c  one decision: score, share out, select, refuse
  *
@@ -62,7 +63,12 @@ struct kvt_engine {
     size_t state_size;
     uint64_t seed;
     char trace_digest[64];
-    int64_t *identity; /* [T] 0, 1, 2, ... */
+    int64_t *identity;        /* [T] 0, 1, 2, ... */
+    const kvt_scorer *scorer; /* of weights=, or NULL */
+    kvt_view *weights;        /* [n_weight] its tensors, as in the policy's table */
+    int n_weight;
+    int *probe_of;     /* [n_budget] which of the feed's probes; NULL: the first */
+    double *threshold; /* [n_budget] NULL: none */
     engine_layer *layer;
 };
 
@@ -96,13 +102,24 @@ static inline int64_t engine_score_at(const kvt_engine *e, int budget, int lane)
  */
 
 /* Fills `out` for the lane over the slots `pos` [n_slot]; all of them where n_slot is what has
- * arrived. Gathered copies are taken from the layer's work arena. */
-KVT_CHECKED kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int layer, int lane,
-                                 const int64_t *pos, int64_t n_slot, kvt_err *err);
+ * arrived. Gathered copies are taken from the layer's work arena. budget -1: of all budgets
+ * together, which see a probe only where it is the same one. */
+KVT_CHECKED kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int budget, int layer,
+                                 int lane, const int64_t *pos, int64_t n_slot, kvt_err *err);
+/* Whether all budgets read the same probe. */
+bool engine_one_probe(const kvt_engine *e);
 /* The newest row over the slots of a lane, renormalised where something is missing, into
  * out f32 [H n_slot]. */
 void engine_row(const kvt_engine *e, float *out, int layer, int lane, const int64_t *pos,
                 int64_t n_slot);
+
+/* ---- weights.c -----------------------------------------------------------------------------
+ */
+
+/* The policy's tensors, once a run; s NULL: none. */
+KVT_CHECKED kvt_code engine_weights(kvt_engine *e, const kvt_scorer *s, kvt_err *err);
+KVT_CHECKED kvt_code engine_fill_weights(const kvt_engine *e, kvt_lane *out, int layer,
+                                         int lane, kvt_err *err);
 
 /* ---- turn.c --------------------------------------------------------------------------------
  */

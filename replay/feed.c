@@ -1,6 +1,7 @@
 /* feed.c - what a trace holds of one layer, in the form in which the engine takes it. */
 #include "replay/feed_priv.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/half.h"
@@ -8,15 +9,15 @@
 
 /* Datasets that are handed through as they are: which need asks for them, and where they go. */
 typedef struct line {
-    unsigned need;
+    unsigned need; /* any of these */
     kvt_ds ds;
     size_t to; /* offset of a view in kvt_feed */
 } line;
 
 static const line lines[] = {
-    {KVT_NEED_KEYS, KVT_DS_KEYS, offsetof(kvt_feed, keys)},
-    {KVT_NEED_VALUES, KVT_DS_VALUES, offsetof(kvt_feed, values)},
-    {KVT_NEED_QUERIES, KVT_DS_QUERIES, offsetof(kvt_feed, queries)},
+    {KVT_NEED_KEYS | KVT_NEED_LAYER, KVT_DS_KEYS, offsetof(kvt_feed, keys)},
+    {KVT_NEED_VALUES | KVT_NEED_LAYER, KVT_DS_VALUES, offsetof(kvt_feed, values)},
+    {KVT_NEED_QUERIES | KVT_NEED_LAYER, KVT_DS_QUERIES, offsetof(kvt_feed, queries)},
     {KVT_NEED_COLUMNS, KVT_DS_COL_SUM, offsetof(kvt_feed, col_sum)},
     {KVT_NEED_COLUMNS, KVT_DS_COL_MAX, offsetof(kvt_feed, col_max)},
     {KVT_NEED_BLOCKS, KVT_DS_BLOCK_SUM, offsetof(kvt_feed, blocks)},
@@ -27,6 +28,8 @@ static const line lines[] = {
     {KVT_NEED_WO_NORM, KVT_DS_WO_L2, offsetof(kvt_feed, wo_l2)},
     {KVT_NEED_HIDDEN, KVT_DS_HIDDEN, offsetof(kvt_feed, hidden)},
     {KVT_NEED_DECISION, KVT_DS_DECISION, offsetof(kvt_feed, decision)},
+    {KVT_NEED_DECISION, KVT_DS_DECISION_W, offsetof(kvt_feed, decision_weight)},
+    {KVT_NEED_DECISION, KVT_DS_DECISION_G, offsetof(kvt_feed, decision_gamma)},
 };
 enum { N_LINE = sizeof lines / sizeof lines[0] };
 _Static_assert((int)N_LINE <= (int)FEED_VIEWS, "room for every dataset");
@@ -77,20 +80,54 @@ static kvt_view query_range(kvt_view v, int64_t from, int64_t n)
     return v;
 }
 
-kvt_code feed_open(layer_feed *out, kvt_trace *t, int layer, unsigned needs, int64_t n_window,
-                   bool future, kvt_err *err)
+/* Decisions of a model come with the token that decides, and are about the one that lies
+ * `shift` before it: put where the latter is, those that have not arrived are NAN. */
+static kvt_view decisions(const layer_feed *f, int64_t n)
+{
+    const kvt_view *v = &f->all.decision;
+    int64_t shift = kvt_trace_info_of(f->trace)->facts.decision_shift;
+    int64_t T = f->n_prompt + f->n_response;
+    if (!f->decided)
+        return (kvt_view){0};
+    for (int64_t g = 0; g < v->dim[0]; g++) {
+        const float *from = (const float *)v->data + g * v->stride[0];
+        for (int64_t t = 0; t < n; t++)
+            f->decided[g * T + t] = t + shift < n ? from[t + shift] : NAN;
+    }
+    return first(kvt_view_of(f->decided, KVT_F32, KVT_SHAPE("GT", v->dim[0], T)), 'T', n);
+}
+
+/* What may be left out of a trace that holds the rest of what its need names. */
+static bool is_optional(kvt_ds ds)
+{
+    return ds == KVT_DS_DECISION_W || ds == KVT_DS_DECISION_G;
+}
+
+kvt_code feed_open(layer_feed *out, kvt_trace *t, int layer, const feed_wants *want,
+                   kvt_err *err)
 {
     const kvt_trace_info *info = kvt_trace_info_of(t);
+    unsigned needs = want->needs;
+    int64_t n_window = want->n_window;
     int64_t N = info->facts.token.n_prompt, M = info->facts.token.n_response;
     *out = (layer_feed){.trace = t, .layer = layer, .n_prompt = N, .n_response = M};
     out->n_before = info->n_query - M;
     for (int i = 0; i < N_LINE; i++) {
-        if (!(needs & lines[i].need))
+        if (!(needs & lines[i].need) || (is_optional(lines[i].ds) && !info->has[lines[i].ds]))
             continue;
         if (kvt_trace_read(t, lines[i].ds, layer, &out->view[i], err))
             goto failed;
         *view_in(&out->all, &lines[i]) = out->view[i];
     }
+    if (out->all.decision.data) {
+        out->decided = kvt_alloc(out->all.decision.dim[0] * (N + M), sizeof *out->decided);
+        if (!out->decided) {
+            (void)kvt_fail_memory(err, (N + M) * 4);
+            goto failed;
+        }
+    }
+    if (probes_open(out, want->probe, err))
+        goto failed;
     if (!feed_has_rows(info)) {
         out->all.blocks = (kvt_view){0};
         return KVT_OK;
@@ -101,9 +138,9 @@ kvt_code feed_open(layer_feed *out, kvt_trace *t, int layer, unsigned needs, int
     if (rows_read(&out->rows, t, layer, out->n_before - n_window, info->n_query, err))
         goto failed;
     out->window = n_window > 0 ? decode(&out->rows, 0, n_window) : NULL;
-    out->future = future ? decode(&out->rows, n_window, M) : NULL;
+    out->future = want->future ? decode(&out->rows, n_window, M) : NULL;
     out->row = kvt_alloc(out->rows.n_head * out->rows.n_token, sizeof *out->row);
-    if ((n_window > 0 && !out->window) || (future && !out->future) || !out->row) {
+    if ((n_window > 0 && !out->window) || (want->future && !out->future) || !out->row) {
         (void)kvt_fail_memory(err, out->rows.n_head * M * out->rows.n_token * 4);
         goto failed;
     }
@@ -123,6 +160,8 @@ void feed_close(layer_feed *f)
     kvt_free(f->future);
     kvt_free(f->row);
     kvt_free(f->blocks);
+    kvt_free(f->decided);
+    probes_close(f);
     *f = (layer_feed){0};
 }
 
@@ -187,6 +226,9 @@ kvt_code feed_prompt(layer_feed *f, kvt_feed *out, const kvt_scores *scores,
         *v = first(*v, 'T', N);
     }
     out->queries = query_range(f->all.queries, 0, f->n_before);
+    out->decision = decisions(f, N);
+    out->probe = f->probe;
+    out->n_probe = f->n_probe;
     out->blocks = (kvt_view){0};
     if (prompt_blocks(f, &out->blocks, err))
         return err->code;
@@ -219,6 +261,7 @@ void feed_token(const layer_feed *f, kvt_feed *out, int64_t row, const kvt_score
         *v = first(*v, 'T', n);
     }
     out->queries = query_range(f->all.queries, f->n_before + row, 1);
+    out->decision = decisions(f, n);
     out->blocks = (kvt_view){0};
     out->rows = rows_view(f->row, H, 1, f->rows.n_token, n);
     if (f->future) {

@@ -6,6 +6,14 @@
 
 enum { FEED_VIEWS = 16 };
 
+/* What the passes of a run read of a layer. */
+typedef struct feed_wants {
+    unsigned needs;    /* kvt_need */
+    int64_t n_window;  /* last prompt queries whose rows are read */
+    bool future;       /* the response's rows in f32, too */
+    const bool *probe; /* [probes of the trace]; NULL: none */
+} feed_wants;
+
 typedef struct layer_feed {
     kvt_trace *trace;
     int layer;
@@ -17,12 +25,14 @@ typedef struct layer_feed {
     float *future;                                    /* f32 [H M T] */
     float *row;                                       /* f32 [H T] the row at hand */
     float *blocks;                                    /* f32 [H J N] */
+    float *decided;        /* f32 [G T] decisions at the slots that they are about */
+    kvt_probe_feed *probe; /* [n_probe] those that nobody reads are empty */
+    int n_probe;
 } layer_feed;
 
-/* Reads what the needs ask for; rows of the last n_window prompt queries and of the response
- * where the trace has them; `future`: the latter in f32, too. */
-KVT_CHECKED kvt_code feed_open(layer_feed *out, kvt_trace *t, int layer, unsigned needs,
-                               int64_t n_window, bool future, kvt_err *err);
+/* Reads what is wanted, rows where the trace has them. */
+KVT_CHECKED kvt_code feed_open(layer_feed *out, kvt_trace *t, int layer, const feed_wants *want,
+                               kvt_err *err);
 void feed_close(layer_feed *f);
 bool feed_has_rows(const kvt_trace_info *info);
 layer_rows feed_response(const layer_feed *f); /* borrowed: the response's rows */
@@ -34,5 +44,9 @@ KVT_CHECKED kvt_code feed_prompt(layer_feed *f, kvt_feed *out, const kvt_scores 
 /* Decodes response row `row` to f32 [H T], the first N + row + 1 of each; then its token. */
 const float *feed_row(layer_feed *f, int64_t row);
 void feed_token(const layer_feed *f, kvt_feed *out, int64_t row, const kvt_scores *scores);
+
+/* feed_probe.c: the probes that are wanted [probes of the trace], NULL: none. */
+KVT_CHECKED kvt_code probes_open(layer_feed *f, const bool *wanted, kvt_err *err);
+void probes_close(layer_feed *f);
 
 #endif

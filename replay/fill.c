@@ -5,6 +5,7 @@
  * use fails instead of passing unseen. */
 #include "replay/engine_priv.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Which part of a fed array belongs to a lane, and which slots of it. */
@@ -83,11 +84,55 @@ static kvt_code cut(kvt_view *out, const kvt_view *in, char token, const part *p
     return KVT_OK;
 }
 
+bool engine_one_probe(const kvt_engine *e)
+{
+    for (int b = 1; e->probe_of && b < e->n_budget; b++)
+        if (e->probe_of[b] != e->probe_of[0])
+            return false;
+    return true;
+}
+
+/* The lane's part of a probe. Its rows hold slots; its other axes are its own tokens. */
+static kvt_code fill_probe(const kvt_engine *e, kvt_lane *out, int budget, int layer,
+                           const part *heads, const part *one, kvt_err *err)
+{
+    const kvt_feed *f = &e->layer[layer].feed;
+    int which = e->probe_of ? e->probe_of[budget < 0 ? 0 : budget] : 0;
+    if (which < 0 || which >= f->n_probe || (budget < 0 && !engine_one_probe(e)))
+        return KVT_OK;
+    const kvt_probe_feed *from = &f->probe[which];
+    kvt_probe *p = kvt_arena_array(heads->work, 1, sizeof *p);
+    if (!p)
+        return kvt_fail_memory(err, sizeof *p);
+    *p = (kvt_probe){.pos = from->pos,
+                     .h_norm = from->norm,
+                     .budget = from->budget,
+                     .n_segment = from->n_segment,
+                     .segment = from->segment,
+                     .begin = from->begin,
+                     .end = from->end,
+                     .from = from->from};
+    if (cut(&p->attn, &from->attn, 'N', heads, err) ||
+        cut(&p->queries, &from->queries, '-', heads, err) ||
+        cut(&p->keys, &from->keys, '-', one, err) || cut(&p->lse, &from->lse, '-', heads, err))
+        return err->code;
+    /* What a policy calls Q is P in the file. */
+    kvt_view *own[] = {&p->attn, &p->queries, &p->keys, &p->lse, &p->pos, &p->h_norm};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        for (char *at = own[i]->axes; *at; at++)
+            if (*at == 'P')
+                *at = 'Q';
+    out->probe = p;
+    return KVT_OK;
+}
+
 /* Identity, clock and the slots themselves. */
-static void fill_place(const kvt_engine *e, kvt_lane *out, int layer, int lane,
+static void fill_place(const kvt_engine *e, kvt_lane *out, int budget, int layer, int lane,
                        const int64_t *pos, int64_t n_slot)
 {
     const engine_layer *l = &e->layer[layer];
+    const kvt_view *gamma = &l->feed.decision_gamma;
+    int group = lane * e->n_kv / e->n_lane;
     *out = (kvt_lane){.layer = layer,
                       .group = lane,
                       .n_layer = (int)e->geometry.n_layer,
@@ -97,10 +142,12 @@ static void fill_place(const kvt_engine *e, kvt_lane *out, int layer, int lane,
                       .step = l->step,
                       .pos = pos,
                       .seq = &e->seq,
+                      .threshold = e->threshold && budget >= 0 ? e->threshold[budget] : NAN,
+                      .decision_gamma = gamma->data ? ((const float *)gamma->data)[group] : 1,
                       .scratch = l->hook};
 }
 
-kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int layer, int lane,
+kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int budget, int layer, int lane,
                      const int64_t *pos, int64_t n_slot, kvt_err *err)
 {
     const engine_layer *l = &e->layer[layer];
@@ -120,7 +167,7 @@ kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int layer, int lane,
     one.first = group, one.count = 1, one.drop = true;
     own.first = lane, own.count = 1, own.drop = true;
     all.count = -1;
-    fill_place(e, out, layer, lane, pos, n_slot);
+    fill_place(e, out, budget, layer, lane, pos, n_slot);
     const struct {
         unsigned need;
         kvt_view *to;
@@ -144,6 +191,11 @@ kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int layer, int lane,
         {KVT_NEED_WO_NORM, &out->wo_l2, &f->wo_l2, 'T', &heads},
         {KVT_NEED_HIDDEN, &out->hidden, &f->hidden, 'T', &all},
         {KVT_NEED_DECISION, &out->decision, &f->decision, 'T', &one},
+        {KVT_NEED_DECISION, &out->decision_weight, &f->decision_weight, 'T', &one},
+        {KVT_NEED_DECISION, &out->decision_weight, &f->decision_weight, 'T', &one},
+        {KVT_NEED_LAYER, &out->layer_queries, &f->queries, '-', &all},
+        {KVT_NEED_LAYER, &out->layer_keys, &f->keys, 'T', &all},
+        {KVT_NEED_LAYER, &out->layer_values, &f->values, 'T', &all},
         {KVT_NEED_SCORES, &out->scores, &f->scores, 'N', &own},
         {KVT_NEED_SCORES, &out->scores_pinned, &f->scores_pinned, 'N', &own},
     };
@@ -154,7 +206,10 @@ kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int layer, int lane,
             cut(lines[i].to, lines[i].from, lines[i].token, lines[i].part, err))
             return err->code;
     }
-    return KVT_OK;
+    if ((needs & KVT_NEED_PROBE) && l->n_arrived == e->n_prompt &&
+        fill_probe(e, out, budget, layer, &heads, &one, err))
+        return err->code;
+    return needs & KVT_NEED_WEIGHTS ? engine_fill_weights(e, out, layer, lane, err) : KVT_OK;
 }
 
 void engine_row(const kvt_engine *e, float *out, int layer, int lane, const int64_t *pos,

@@ -204,7 +204,7 @@ static void identify(const finisher *f, kvt_cell *c, int cell)
     snprintf(c->policy, sizeof c->policy, "%s", p->use->name);
     snprintf(c->policy_params, sizeof c->policy_params, "%.*s",
              (int)sizeof c->policy_params - 1, colon ? colon + 1 : "");
-    snprintf(c->exactness, sizeof c->exactness, "%s", kvt_exactness_name(p->exactness));
+    snprintf(c->exactness, sizeof c->exactness, "%s", kvt_exactness_name(x->exactness));
     snprintf(c->budget_asked, sizeof c->budget_asked, "%s", x->asked->text);
     snprintf(c->budget_rule, sizeof c->budget_rule, "%s",
              x->asked->kind == KVT_BUDGET_FRACTION ? kvt_rule_name(f->rule) : "abs");

@@ -219,7 +219,7 @@ static kvt_code open_whole(const run *r, pass *p, desk *d, open_layer *o, int la
     const truth *t = &r->truths[layer];
     kvt_feed prompt;
     int64_t M = p->n_response, D = r->output ? d->block.n_dim : 0;
-    if (feed_open(&o->feed, r->t, layer, r->needs, r->n_window, r->future, err) ||
+    if (feed_open(&o->feed, r->t, layer, &r->want, err) ||
         feed_prompt(&o->feed, &prompt, p->scores, t->future_mean, err) ||
         kvt_engine_prompt(p->engine, layer, &prompt, err))
         return err->code;

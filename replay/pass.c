@@ -31,7 +31,7 @@ kvt_code pass_make(pass *p, const kvt_trace_info *info, kvt_err *err)
         p->pinned = kvt_alloc(L * A * N, sizeof *p->pinned);
         ok = ok && p->score && p->pinned;
     }
-    if (on_top && p->use->traits.one_ranking && !p->use->policy->select) {
+    if (p->ranked) {
         p->rank = kvt_alloc(L * A * N, sizeof *p->rank);
         p->cut = kvt_alloc(lanes, sizeof *p->cut);
         ok = ok && p->rank && p->cut;
@@ -315,8 +315,7 @@ static kvt_code visit(const run *r, desk *d, int layer, run_times *times, kvt_er
     double clock = cpu_seconds();
     if (truth_new(t, (int)r->info->facts.model.n_head, (int)r->info->facts.model.n_kv_head,
                   r->info->facts.token.n_prompt, r->info->facts.token.n_response, err) ||
-        read_mean(r, layer, err) ||
-        feed_open(&f, r->t, layer, r->needs, r->n_window, r->future, err))
+        read_mean(r, layer, err) || feed_open(&f, r->t, layer, &r->want, err))
         return err->code;
     lap(&times->read, &clock);
     kvt_code code = KVT_OK;
@@ -352,9 +351,9 @@ static kvt_code visit_again(const run *r, desk *d, int layer, run_times *times, 
 {
     layer_feed f;
     double clock = cpu_seconds();
-    unsigned needs = r->output ? KVT_NEED_VALUES : 0;
+    feed_wants want = {.needs = r->output ? KVT_NEED_VALUES : 0};
     bool rows = feed_has_rows(r->info) && r->info->facts.token.n_response > 0;
-    if (feed_open(&f, r->t, layer, needs, 0, false, err))
+    if (feed_open(&f, r->t, layer, &want, err))
         return err->code;
     lap(&times->read, &clock);
     kvt_code code = KVT_OK;
@@ -425,23 +424,30 @@ static kvt_code over_layers(visit_fn *fn, const run *r, run_times *times, const 
     return stop ? err->code : KVT_OK;
 }
 
-static void find_needs(run *r)
+/* probe [probes of the trace] is set for those that some cell reads. */
+static void find_needs(run *r, bool *probe)
 {
+    unsigned by_rows = KVT_NEED_ATTN | KVT_NEED_LOGITS;
     for (int i = 0; i < r->n; i++) {
         const pass *p = r->list[i];
         if (!runs(p))
             continue;
-        r->needs |= p->use->traits.needs;
-        r->n_window = kvt_max(r->n_window, kvt_use_window(p->use, p->n_prompt));
-        r->future |= (p->use->traits.needs & KVT_NEED_FUTURE) != 0;
+        r->want.needs |= p->use->traits.needs;
+        if (p->use->traits.needs & by_rows)
+            r->want.n_window = kvt_max(r->want.n_window, kvt_use_window(p->use, p->n_prompt));
+        r->want.future |= (p->use->traits.needs & KVT_NEED_FUTURE) != 0;
+        for (int c = 0; c < p->n_cell; c++)
+            if (p->cell[c].probe >= 0)
+                probe[p->cell[c].probe] = true;
         r->by_head |= p->by_head;
         r->output |= p->output;
     }
     bool rows = feed_has_rows(r->info) && r->info->facts.token.n_response > 0;
-    r->future = r->future && rows;
+    r->want.future = r->want.future && rows;
+    r->want.probe = probe;
     r->output = r->output && rows && r->info->has[KVT_DS_VALUES];
     if (r->output)
-        r->needs |= KVT_NEED_VALUES;
+        r->want.needs |= KVT_NEED_VALUES;
 }
 
 /* A budget that any layer refused is refused: the lowest layer's reason. */
@@ -459,10 +465,34 @@ static void collect_refusals(pass *p, const bool *layers)
         p->drew |= p->layer_drew[l];
 }
 
+static kvt_code run_passes(const run *r, run_times *times, kvt_err *err)
+{
+    if (over_layers(visit, r, times, r->ctx, err))
+        return err->code;
+    double clock = cpu_seconds();
+    for (int i = 0; i < r->n; i++)
+        if (runs(r->list[i]) && on_top(r->list[i]) && r->list[i]->whole_model &&
+            kvt_engine_decide(r->list[i]->engine, -1, err))
+            return kvt_within(err, "policy %s", r->list[i]->use->name);
+    lap(&times->rank, &clock);
+    if (pass_any(r, true, true) && over_layers(visit_again, r, times, r->ctx, err))
+        return err->code;
+    clock = cpu_seconds();
+    if (live_wholes(r, err))
+        return err->code;
+    lap(&times->rank, &clock);
+    for (int i = 0; i < r->n; i++)
+        collect_refusals(r->list[i], r->layers);
+    return KVT_OK;
+}
+
 kvt_code pass_run(pass *const *list, int n, kvt_trace *t, const bool *layers, truth *truths,
                   run_times *times, const kvt_ctx *ctx, kvt_err *err)
 {
-    int done = 0;
+    int done = 0, n_probe = kvt_trace_probe_count(t);
+    bool *probe = kvt_alloc(n_probe, sizeof *probe);
+    if (!probe)
+        return kvt_fail_memory(err, n_probe);
     run r = {.list = list,
              .n = n,
              .t = t,
@@ -473,22 +503,8 @@ kvt_code pass_run(pass *const *list, int n, kvt_trace *t, const bool *layers, tr
              .done = &done};
     for (int l = 0; l < r.info->n_layer; l++)
         r.total += layers[l];
-    find_needs(&r);
-    if (over_layers(visit, &r, times, ctx, err))
-        return err->code;
-    double clock = cpu_seconds();
-    for (int i = 0; i < n; i++)
-        if (runs(list[i]) && on_top(list[i]) && list[i]->whole_model &&
-            kvt_engine_decide(list[i]->engine, -1, err))
-            return kvt_within(err, "policy %s", list[i]->use->name);
-    lap(&times->rank, &clock);
-    if (pass_any(&r, true, true) && over_layers(visit_again, &r, times, ctx, err))
-        return err->code;
-    clock = cpu_seconds();
-    if (live_wholes(&r, err))
-        return err->code;
-    lap(&times->rank, &clock);
-    for (int i = 0; i < n; i++)
-        collect_refusals(list[i], layers);
-    return KVT_OK;
+    find_needs(&r, probe);
+    kvt_code code = run_passes(&r, times, err);
+    kvt_free(probe);
+    return code;
 }

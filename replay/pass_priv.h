@@ -12,9 +12,8 @@ typedef struct run {
     const kvt_trace_info *info;
     const bool *layers;
     truth *truths; /* [L] */
-    unsigned needs;
-    int64_t n_window;
-    bool future, by_head, output;
+    feed_wants want;
+    bool by_head, output;
     const kvt_ctx *ctx;
     int *done, total; /* layers that are through, for progress */
 } run;

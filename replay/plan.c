@@ -13,11 +13,13 @@
 /* ---- what is asked -------------------------------------------------------------------------
  */
 
-static kvt_code add_use(plan *p, kvt_use *u, uint64_t seed, bool control, kvt_err *err)
+static kvt_code add_use(plan *p, kvt_use *u, uint64_t seed, bool control, bool by_all,
+                        kvt_err *err)
 {
     for (int i = 0; i < p->n_use; i++) {
         if (strcmp(p->use[i].use->text, u->text) == 0 && p->use[i].seed == seed) {
             p->use[i].asked |= !control;
+            p->use[i].by_all &= by_all;
             return KVT_OK;
         }
     }
@@ -25,14 +27,26 @@ static kvt_code add_use(plan *p, kvt_use *u, uint64_t seed, bool control, kvt_er
     if (!use)
         return kvt_fail_memory(err, sizeof *use);
     p->use = use;
-    use[p->n_use++] = (plan_use){.use = u, .seed = seed, .asked = !control};
+    use[p->n_use++] = (plan_use){.use = u, .seed = seed, .asked = !control, .by_all = by_all};
     return KVT_OK;
+}
+
+/* Whether a list of policies holds that name. */
+static bool lists(const char *text, const char *name)
+{
+    for (size_t n = strlen(name); *text; text += *text == ',') {
+        if (strncmp(text, name, n) == 0 && strchr(",:/", text[n]))
+            return true;
+        text += strcspn(text, ",");
+    }
+    return false;
 }
 
 static kvt_code own_uses(plan *p, const char *text, bool control, kvt_err *err)
 {
     kvt_use **list;
     int n;
+    bool all_of = lists(text, "all");
     if (kvt_uses_parse(&list, &n, p->registry, text, err))
         return err->code;
     kvt_use **all = kvt_resize(p->owned, p->n_owned, p->n_owned + n, sizeof *all);
@@ -47,10 +61,41 @@ static kvt_code own_uses(plan *p, const char *text, bool control, kvt_err *err)
     for (int i = p->n_owned - n; i < p->n_owned; i++) {
         bool random = control && strcmp(all[i]->policy->name, "random") == 0;
         for (uint64_t s = 0; s < (random ? 3 : 1); s++)
-            if (add_use(p, all[i], p->ctx->seed + s, control, err))
+            if (add_use(p, all[i], p->ctx->seed + s, control,
+                        all_of && !lists(text, all[i]->policy->name), err))
                 return err->code;
     }
     return KVT_OK;
+}
+
+/* The policies that were asked for; "all" holds those that read weights where a file of their
+ * kind was offered. */
+static kvt_code ask(plan *p, const char *text, kvt_err *err)
+{
+    if (own_uses(p, text, false, err))
+        return err->code;
+    const kvt_policy *const *list = kvt_registry_policies(p->registry);
+    for (; lists(text, "all") && *list; list++)
+        if ((*list)->weights && !(*list)->traits.control && plan_weights_offers(p, *list) &&
+            own_uses(p, (*list)->name, false, err))
+            return err->code;
+    return KVT_OK;
+}
+
+/* Takes those out of "all" whose kind of probe no trace has: one line names them. */
+static void leave_out(plan *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_use; i++) {
+        const plan_use *u = &p->use[i];
+        size_t at = strlen(p->left_out);
+        if (!u->by_all || plan_probe_anywhere(p, u->use))
+            p->use[n++] = *u;
+        else if (at < sizeof p->left_out)
+            snprintf(p->left_out + at, sizeof p->left_out - at, "%s%s", at ? ", " : "",
+                     u->use->name);
+    }
+    p->n_use = n;
 }
 
 static kvt_code add_controls(plan *p, const kvt_replay_spec *spec, kvt_err *err)
@@ -89,20 +134,25 @@ kvt_code plan_open(plan *out, const kvt_replay_spec *spec, const kvt_ctx *ctx, k
     for (int i = 0; i < spec->n_plugin; i++)
         if (kvt_registry_plugin(out->registry, spec->plugin[i], err))
             return err->code;
-    if (read_budgets(out, spec, err))
+    if (read_budgets(out, spec, err) || plan_weights_offered(out, err))
         return err->code;
     if (!spec->no_controls && add_controls(out, spec, err))
         return err->code;
-    if (own_uses(out, spec->policies ? spec->policies : "all", false, err))
+    if (ask(out, spec->policies ? spec->policies : "all", err) ||
+        plan_weights_named(out, err) ||
+        set_open(&out->set, spec->trace, spec->n_trace, spec->fail_fast, ctx, err))
         return err->code;
-    return set_open(&out->set, spec->trace, spec->n_trace, spec->fail_fast, ctx, err);
+    leave_out(out);
+    return KVT_OK;
 }
 
 void plan_close(plan *p)
 {
+    plan_pools_free(p);
     kvt_uses_free(p->owned, p->n_owned);
     kvt_free(p->use);
     set_close(&p->set);
+    plan_weights_close(p);
     kvt_registry_free(p->registry);
 }
 
@@ -145,6 +195,14 @@ static kvt_exactness found_exactness(const pass *x)
     return e;
 }
 
+static bool has_peer(const trace_set *s, int trace)
+{
+    for (int k = 0; k < s->n; k++)
+        if (set_is_peer(s, trace, k))
+            return true;
+    return false;
+}
+
 /* Why a policy cannot run on a trace at all, into reason; "" where it can. */
 static void find_reason(const plan *p, pass *x, int trace, kvt_trace *t)
 {
@@ -152,7 +210,8 @@ static void find_reason(const plan *p, pass *x, int trace, kvt_trace *t)
     const kvt_trace_info *info = kvt_trace_info_of(t);
     const char *name = x->use->policy->name;
     char lacks[200];
-    unsigned elsewhere = KVT_NEED_PROBE | KVT_NEED_SCORES | KVT_NEED_OTHERS;
+    unsigned elsewhere = KVT_NEED_PROBE | KVT_NEED_SCORES | KVT_NEED_OTHERS | KVT_NEED_WEIGHTS;
+    unsigned last_queries = KVT_NEED_ATTN | KVT_NEED_QUERIES | KVT_NEED_LAYER;
     int64_t window = kvt_use_window(x->use, x->n_prompt);
     int64_t before = info->n_query - x->n_response;
     bool rows = info->has[KVT_DS_QUERY_POS];
@@ -167,27 +226,33 @@ static void find_reason(const plan *p, pass *x, int trace, kvt_trace *t)
         snprintf(x->reason, sizeof x->reason,
                  "policy %s needs other traces of the same model in the run, and there is none",
                  name);
-    else if (traits->needs & (KVT_NEED_PROBE | KVT_NEED_LOGITS))
+    else if (traits->needs & KVT_NEED_LOGITS)
         snprintf(x->reason, sizeof x->reason,
-                 "policy %s needs %s, which this version does not replay", name,
-                 traits->needs & KVT_NEED_PROBE ? "a probe" : "rows before the softmax");
+                 "policy %s needs rows before the softmax, which this version does not replay",
+                 name);
+    else if ((traits->needs & KVT_NEED_DECISION) && traits->decision &&
+             strcmp(traits->decision, info->facts.decision_policy) != 0)
+        snprintf(x->reason, sizeof x->reason,
+                 "policy %s reads decisions of %s, the trace holds those of '%.40s'", name,
+                 traits->decision, info->facts.decision_policy);
     else if ((traits->needs & KVT_NEED_SCORES) && !x->use->own.file[0])
         snprintf(x->reason, sizeof x->reason,
                  "policy %s needs file=SCORES (kvt import --scores)", name);
-    else if (traits->by_threshold)
+    else if (threshold_is_matched(x->use) && !has_peer(&p->set, trace))
         snprintf(x->reason, sizeof x->reason,
-                 "policy %s keeps what is above a threshold, which this version does not match",
+                 "policy %s keeps what is above a threshold: it needs other traces of the same "
+                 "model in the run to match one, or threshold=X",
                  name);
     else if ((x->inside || x->skip) && x->n_response > 0 && !rows)
         snprintf(x->reason, sizeof x->reason,
                  "policy %s acts in decode and needs rows, which this trace (level %s) lacks",
                  name, kvt_level_name(info->facts.level));
-    else if ((traits->needs & KVT_NEED_ATTN) && window > before)
-        snprintf(
-            x->reason, sizeof x->reason,
-            "policy %s needs the last %lld prompt rows, the trace holds %lld (capture with "
-            "--queries all)",
-            name, (long long)window, (long long)before);
+    else if ((traits->needs & last_queries) && window > before)
+        snprintf(x->reason, sizeof x->reason,
+                 "policy %s needs the last %lld prompt %s, the trace holds %lld (capture with "
+                 "--queries all)",
+                 name, (long long)window, traits->needs & KVT_NEED_ATTN ? "rows" : "queries",
+                 (long long)before);
 }
 
 static kvt_code open_scores(pass *x, const kvt_trace_info *info, kvt_err *err)
@@ -211,7 +276,8 @@ static kvt_code open_scores(pass *x, const kvt_trace_info *info, kvt_err *err)
 }
 
 /* XXH128 of everything that decides a cell. */
-static kvt_code name_cell(const plan *p, const pass *x, pass_cell *c, int trace, kvt_err *err)
+static kvt_code name_cell(const plan *p, const pass *x, pass_cell *c, int trace,
+                          const kvt_trace *t, kvt_err *err)
 {
     const set_trace *s = &p->set.trace[trace];
     char others[KVT_DIGEST_TEXT] = "", text[512];
@@ -219,12 +285,19 @@ static kvt_code name_cell(const plan *p, const pass *x, pass_cell *c, int trace,
     if (!d)
         return kvt_fail_memory(err, 64);
     if (x->use->traits.needs & KVT_NEED_OTHERS)
-        set_digest(&p->set, trace, others);
+        set_digest(&p->set, trace, false, others);
+    if (threshold_is_matched(x->use))
+        set_digest(&p->set, trace, true, others);
     digest_add_text(d, s->digest);
     digest_add_text(d, x->use->text);
     digest_add_text(d, registry_digest(p->registry, x->use->policy));
     digest_add_text(d, x->scores ? x->scores->digest : "");
     digest_add_text(d, others);
+    /* What older results know nothing of is added only where it is there. */
+    if (x->weights)
+        digest_add_text(d, kvt_scorer_info_of(x->weights)->digest);
+    if (c->probe >= 0)
+        digest_add_text(d, kvt_trace_probe_info(t, c->probe)->digest);
     digest_add_text(d, c->asked->text);
     digest_add_text(d, p->spec->layers ? p->spec->layers : "");
     snprintf(text, sizeof text,
@@ -232,6 +305,8 @@ static kvt_code name_cell(const plan *p, const pass *x, pass_cell *c, int trace,
              SEMANTICS, (long long)c->tokens, kvt_rule_name(p->spec->rule), x->inside,
              (long long)x->every, (unsigned long long)x->seed, x->output);
     digest_add_text(d, text);
+    if (p->spec->fair == KVT_FAIR_BYTES)
+        digest_add_text(d, "fair bytes");
     digest_get(d, c->run_id);
     digest_free(d);
     return KVT_OK;
@@ -245,29 +320,52 @@ static int by_tokens(const void *a, const void *b)
     return (x->asked > y->asked) - (x->asked < y->asked);
 }
 
-/* Budgets in whole slots, rising, equal ones once. */
-static kvt_code resolve(const plan *p, pass *x, int trace, kvt_err *err)
+/* Slots that take no more bytes than b slots of a kv head's lane, where a slot of the policy's
+ * takes more, its lane has a state beside them, or query heads share what was a kv head's. */
+static int64_t fair_slots(const pass *x, int64_t b, int64_t slot_bytes)
+{
+    kvt_work work = {.head_dim = slot_bytes / 4};
+    if (x->use->policy->work)
+        x->use->policy->work(x->use->params, &work);
+    int64_t per = x->lane_share, state = work.state_bytes_lane;
+    int64_t left = b * slot_bytes - per * state;
+    return left > 0 ? left / (per * (slot_bytes + work.state_bytes_slot)) : 0;
+}
+
+int64_t plan_slots(const plan *p, const pass *x, int trace, const bool *layers,
+                   const kvt_budget *b)
 {
     const set_trace *s = &p->set.trace[trace];
+    bool fair = p->spec->fair == KVT_FAIR_BYTES;
+    int64_t per = x->n_layer ? s->n_lane / x->n_layer : 1, lanes = 0;
+    for (int l = 0; l < x->n_layer; l++)
+        lanes += layers[l] ? per : 0;
+    if (!fair)
+        lanes = lanes * x->n_lane / per;
+    int64_t slots = kvt_budget_tokens(b, p->spec->rule, x->n_prompt, lanes, s->slot_bytes);
+    return fair ? fair_slots(x, slots, s->slot_bytes) : slots;
+}
+
+/* Budgets in whole slots, rising, equal ones once. */
+static kvt_code resolve(const plan *p, pass *x, int trace, const kvt_trace *t,
+                        const bool *layers, kvt_err *err)
+{
     x->cell = kvt_alloc(p->n_budget, sizeof *x->cell);
     if (!x->cell)
         return kvt_fail_memory(err, p->n_budget * (int64_t)sizeof *x->cell);
-    int64_t per = x->n_layer ? s->n_lane / x->n_layer : 1, lanes = 0;
-    for (int l = 0; l < x->n_layer; l++)
-        lanes += p->layers[l] ? per : 0;
-    for (int i = 0; i < p->n_budget; i++) {
-        const kvt_budget *b = &p->budget[i];
-        x->cell[i] = (pass_cell){.asked = b};
-        x->cell[i].tokens = kvt_budget_tokens(b, p->spec->rule, x->n_prompt,
-                                              lanes * x->n_lane / per, s->slot_bytes);
-    }
+    for (int i = 0; i < p->n_budget; i++)
+        x->cell[i] = (pass_cell){.asked = &p->budget[i],
+                                 .tokens = plan_slots(p, x, trace, layers, &p->budget[i]),
+                                 .probe = -1,
+                                 .exactness = x->exactness};
     qsort(x->cell, (size_t)p->n_budget, sizeof *x->cell, by_tokens);
     x->n_cell = 0;
     for (int i = 0; i < p->n_budget; i++)
         if (i == 0 || x->cell[i].tokens != x->cell[x->n_cell - 1].tokens)
             x->cell[x->n_cell++] = x->cell[i];
+    plan_probe(x, t);
     for (int i = 0; i < x->n_cell; i++)
-        if (name_cell(p, x, &x->cell[i], trace, err))
+        if (name_cell(p, x, &x->cell[i], trace, t, err))
             return err->code;
     return KVT_OK;
 }
@@ -281,8 +379,11 @@ kvt_code plan_pass(pass **out, const plan *p, const plan_use *u, int trace, kvt_
                    kvt_err *err)
 {
     const kvt_trace_info *info = kvt_trace_info_of(t);
-    pass *x = kvt_alloc(1, sizeof *x);
+    bool layers[KVT_LAYERS_MAX];
     *out = NULL;
+    if (plan_layers(layers, p, info, err))
+        return err->code;
+    pass *x = kvt_alloc(1, sizeof *x);
     if (!x)
         return kvt_fail_memory(err, sizeof *x);
     const kvt_traits *traits = &u->use->traits;
@@ -298,11 +399,15 @@ kvt_code plan_pass(pass **out, const plan *p, const plan_use *u, int trace, kvt_
     x->n_layer = info->n_layer;
     x->n_head = (int)info->facts.model.n_head;
     x->n_lane = x->by_head ? x->n_head : (int)info->facts.model.n_kv_head;
+    x->lane_share = x->by_head ? x->n_head / (int)info->facts.model.n_kv_head : 1;
     x->n_prompt = info->facts.token.n_prompt;
     x->n_response = info->facts.token.n_response;
     x->exactness = found_exactness(x);
+    x->ranked = !x->inside && !x->skip && traits->one_ranking && !traits->by_threshold &&
+                !u->use->policy->select;
     find_reason(p, x, trace, t);
-    if (open_scores(x, info, err) || resolve(p, x, trace, err)) {
+    plan_weights(p, x, info);
+    if (open_scores(x, info, err) || resolve(p, x, trace, t, layers, err)) {
         pass_free(x);
         return err->code;
     }
@@ -340,10 +445,9 @@ static int64_t pass_bytes(const pass *x, const bool *layers)
         lanes += layers[l] ? x->n_lane : 0;
     int64_t once = lanes * N * (4 + 4 + 1),
             cell = lanes * (8 * M + (int64_t)sizeof(kvt_lane_row));
-    bool ranked = x->use->traits.one_ranking && !x->use->policy->select && !x->inside;
     return x->reason[0]
                ? 0
-               : once + x->n_cell * (cell + (ranked ? 4 * lanes : 4 * lanes * (N + M)));
+               : once + x->n_cell * (cell + (x->ranked ? 4 * lanes : 4 * lanes * (N + M)));
 }
 
 static kvt_code plan_trace(plan *p, int trace, kvt_replay_counts *n, kvt_err *err)

@@ -4,11 +4,28 @@
 
 #include "replay/replay_priv.h"
 
+/* What a policy that keeps by a threshold scored on one trace of the set. */
+typedef struct plan_pool {
+    bool read;
+    float *score; /* [n] of what is not pinned, every lane of the layers that are replayed */
+    int64_t n, n_pinned, n_lane;    /* n_lane 0: the trace cannot answer the policy */
+    int64_t slots[KVT_BUDGETS_MAX]; /* per lane, at each budget of the run */
+} plan_pool;
+
 typedef struct plan_use {
-    kvt_use *use; /* of plan.owned */
+    kvt_use *use;    /* of plan.owned */
+    plan_pool *pool; /* [traces of the set], NULL until asked for */
     uint64_t seed;
-    bool asked; /* the user named it: not only a control */
+    bool asked;  /* the user named it: not only a control */
+    bool by_all; /* nobody typed its name */
 } plan_use;
+
+/* A file of learned weights. */
+typedef struct plan_file {
+    const char *path; /* the spec's, or a use's */
+    kvt_scorer *scorer;
+    bool offered; /* to every policy of its kind (--weights) */
+} plan_file;
 
 typedef struct plan {
     const kvt_replay_spec *spec;
@@ -21,6 +38,9 @@ typedef struct plan {
     int n_owned;
     plan_use *use; /* controls first; a pass is one of these on one trace */
     int n_use;
+    plan_file *file;
+    int n_file;
+    char left_out[256];          /* policies of "all" that no trace has a probe for */
     bool layers[KVT_LAYERS_MAX]; /* of the trace at hand */
 } plan;
 
@@ -35,5 +55,41 @@ bool plan_in_shard(const plan *p, int64_t i);
 /* A pass with its cells named, nothing allocated for running. pass_free() it. */
 KVT_CHECKED kvt_code plan_pass(pass **out, const plan *p, const plan_use *u, int trace,
                                kvt_trace *t, kvt_err *err);
+
+/* Slots per lane of a pass at a budget; layers [L] are those that are replayed. */
+int64_t plan_slots(const plan *p, const pass *x, int trace, const bool *layers,
+                   const kvt_budget *b);
+
+/* ---- threshold.c ---------------------------------------------------------------------------
+ */
+
+static inline bool threshold_is_matched(const kvt_use *u)
+{
+    return u->traits.by_threshold && !u->traits.own_threshold && !u->own.threshold[0];
+}
+/* Finds the threshold of each cell, or a reason. Reads the other traces once a use. */
+KVT_CHECKED kvt_code threshold_match(const plan *p, plan_use *u, int trace, pass *x,
+                                     kvt_err *err);
+void plan_pools_free(plan *p);
+
+/* ---- plan_weights.c ------------------------------------------------------------------------
+ */
+
+const char *plan_weights_kind(const kvt_policy *p);
+/* Opens the files of the spec; those that uses name. */
+KVT_CHECKED kvt_code plan_weights_offered(plan *p, kvt_err *err);
+KVT_CHECKED kvt_code plan_weights_named(plan *p, kvt_err *err);
+bool plan_weights_offers(const plan *p, const kvt_policy *policy);
+/* Finds the file of a pass, or its reason. */
+void plan_weights(const plan *p, pass *x, const kvt_trace_info *info);
+void plan_weights_close(plan *p);
+
+/* ---- plan_probe.c --------------------------------------------------------------------------
+ */
+
+/* Finds the probe of each cell, or a reason. */
+void plan_probe(pass *x, const kvt_trace *t);
+/* Whether some trace of the run has a probe that the use may read. */
+bool plan_probe_anywhere(const plan *p, const kvt_use *u);
 
 #endif

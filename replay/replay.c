@@ -182,6 +182,7 @@ static kvt_code list_passes(job *j, kvt_err *err)
             continue;
         if (plan_pass(&x, p, &p->use[u], j->trace, j->t, err))
             return err->code;
+        x->use_index = u;
         j->n->n_pass++;
         j->n->n_cell += x->n_cell;
         if (reuse(j, x, p->use[u].asked, err)) {
@@ -199,10 +200,15 @@ static kvt_code list_passes(job *j, kvt_err *err)
 static kvt_code start(job *j, pass *x, kvt_err *err)
 {
     int64_t budget[KVT_BUDGETS_MAX];
+    int probe[KVT_BUDGETS_MAX];
+    double threshold[KVT_BUDGETS_MAX];
     if (x->reason[0])
         return KVT_OK;
-    for (int c = 0; c < x->n_cell; c++)
-        budget[c] = x->cell[c].tokens;
+    for (int c = 0; c < x->n_cell; c++) {
+        budget[c] = x->cell[c].reason[0] ? 0 : x->cell[c].tokens; /* 0: the engine refuses it */
+        probe[c] = x->cell[c].probe;
+        threshold[c] = x->cell[c].threshold;
+    }
     kvt_sequence seq = j->seq;
     seq.position_mass = j->position;
     kvt_engine_spec spec = {.use = x->use,
@@ -212,7 +218,10 @@ static kvt_code start(job *j, pass *x, kvt_err *err)
                             .decode = x->inside,
                             .every = x->every,
                             .seed = x->seed,
-                            .trace_digest = j->info->digest};
+                            .trace_digest = j->info->digest,
+                            .weights = x->weights,
+                            .probe_of = probe,
+                            .threshold = x->use->traits.by_threshold ? threshold : NULL};
     if (kvt_engine_new(&x->engine, &spec, err))
         return err->code;
     return pass_make(x, j->info, err);
@@ -228,7 +237,9 @@ static kvt_code start_all(job *j, kvt_err *err)
             return err->code;
     }
     for (int i = 0; i < j->n_list; i++)
-        if (start(j, j->list[i], err))
+        if (threshold_match(j->p, &j->p->use[j->list[i]->use_index], j->trace, j->list[i],
+                            err) ||
+            start(j, j->list[i], err))
             return err->code;
     return KVT_OK;
 }
@@ -466,6 +477,7 @@ kvt_code kvt_replay(kvt_results **out, kvt_replay_counts *counts, const kvt_repl
             break;
     }
     int n_bad = p.set.n_bad;
+    memcpy(j.n->left_out, p.left_out, sizeof j.n->left_out);
     plan_close(&p);
     return code ? code : end_of_run(&j, n_bad, err);
 }

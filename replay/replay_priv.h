@@ -31,6 +31,7 @@ typedef struct set_trace {
     char model[KVT_DIGEST_TEXT]; /* digest of model, weights and layers */
     int64_t n_prompt, n_response, slot_bytes, n_lane;
     bool has_future;
+    unsigned probe_kinds; /* bit k: it has a probe of kind k */
 } set_trace;
 
 typedef struct trace_set {
@@ -46,8 +47,11 @@ KVT_CHECKED kvt_code set_open(trace_set *out, const char *const *path, int n, bo
 void set_close(trace_set *s);
 /* Traces with the same model and layers beside trace i that have a future. */
 int set_others(const trace_set *s, int i);
-/* Digest over those others, for the identity of a pass that reads them. */
-void set_digest(const trace_set *s, int i, char out[KVT_DIGEST_TEXT]);
+/* Whether trace k is another one with the same model and layers. */
+bool set_is_peer(const trace_set *s, int i, int k);
+/* Digest over those others, for the identity of a pass that reads them; `peers`: with or
+ * without a future. */
+void set_digest(const trace_set *s, int i, bool peers, char out[KVT_DIGEST_TEXT]);
 /* f32 [L G KVT_POSITION_BINS], kvt_free() it: mean future mass by relative position over the
  * others of trace i. */
 KVT_CHECKED kvt_code set_positions(float **out, const trace_set *s, int i, size_t cache_bytes,
@@ -123,7 +127,10 @@ enum { LANE_METRICS_MAX = 16, REASON_MAX = 256 };
 /* A budget of a pass. */
 typedef struct pass_cell {
     const kvt_budget *asked;
-    int64_t tokens; /* slots per lane; below 1: the rule gives none */
+    int64_t tokens;            /* slots per lane; below 1: the rule gives none */
+    int probe;                 /* of the trace, -1: none is read */
+    double threshold, matched; /* under by_threshold; the mean count that it gave elsewhere */
+    kvt_exactness exactness;
     char run_id[KVT_RUN_ID];
     char reason[REASON_MAX]; /* skipped or failed, "": it runs */
     bool failed;
@@ -133,18 +140,22 @@ typedef struct pass_cell {
  * a fixed place, by any number of threads. A = lanes of a layer, H = query heads of a layer. */
 typedef struct pass {
     const kvt_use *use;
+    int use_index; /* among the plan's */
     uint64_t seed;
     bool inside, skip, by_head, whole_model; /* growth; SKIP; a lane per query head; scope */
     bool together;                       /* select() decides by the scores of several lanes */
+    bool ranked;                         /* one ranking gives all budgets */
     bool output;                         /* output error is asked for */
     int n_cell, n_layer, n_lane, n_head; /* L, A, H */
+    int lane_share; /* lanes that share the cache of a kv head: 1, or its query heads */
     int64_t n_prompt, n_response, every;
     pass_cell *cell;         /* [n_cell] rising */
     char reason[REASON_MAX]; /* why none of it can run, "": it can */
     kvt_engine *engine;
     kvt_exactness exactness;
-    kvt_scores *scores; /* of file=, or NULL */
-    bool drew;          /* random numbers were drawn */
+    kvt_scores *scores;        /* of file=, or NULL */
+    const kvt_scorer *weights; /* of weights=, or NULL; the plan's */
+    bool drew;                 /* random numbers were drawn */
 
     uint64_t *kept;      /* [L A N] on top: bit c, kept by cell c */
     float *score;        /* [L A N] NULL: there is none */

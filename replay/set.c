@@ -76,6 +76,8 @@ static kvt_code look(set_trace *s, const char *path, bool several, kvt_err *err)
     s->n_response = i->facts.token.n_response;
     s->slot_bytes = 2 * i->facts.model.head_dim * 2;
     s->n_lane = i->n_layer * i->facts.model.n_kv_head;
+    for (int p = 0; p < kvt_trace_probe_count(t); p++)
+        s->probe_kinds |= 1u << kvt_trace_probe_info(t, p)->kind;
     s->has_future = i->has[KVT_DS_FUTURE_MEAN] && s->n_response > 0;
     model_digest(s, i);
     kvt_code code = several && s->has_future ? check_future(t, err) : KVT_OK;
@@ -145,10 +147,14 @@ void set_close(trace_set *s)
 /* ---- others --------------------------------------------------------------------------------
  */
 
+bool set_is_peer(const trace_set *s, int i, int k)
+{
+    return k != i && s->trace[i].model[0] && strcmp(s->trace[k].model, s->trace[i].model) == 0;
+}
+
 static bool is_other(const trace_set *s, int i, int k)
 {
-    return k != i && s->trace[k].has_future && s->trace[i].model[0] &&
-           strcmp(s->trace[k].model, s->trace[i].model) == 0;
+    return set_is_peer(s, i, k) && s->trace[k].has_future;
 }
 
 int set_others(const trace_set *s, int i)
@@ -164,13 +170,13 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-void set_digest(const trace_set *s, int i, char out[KVT_DIGEST_TEXT])
+void set_digest(const trace_set *s, int i, bool peers, char out[KVT_DIGEST_TEXT])
 {
     const char **list = kvt_alloc(s->n, sizeof *list);
     digest *d = digest_new();
     int n = 0;
     for (int k = 0; list && k < s->n; k++)
-        if (is_other(s, i, k))
+        if (peers ? set_is_peer(s, i, k) : is_other(s, i, k))
             list[n++] = s->trace[k].digest;
     if (n > 1)
         qsort(list, (size_t)n, sizeof *list, by_text);

@@ -57,7 +57,7 @@ kvt_code turn_start(kvt_engine *e, engine_turn *t, int budget, kvt_err *err)
 {
     engine_layer *l = &e->layer[t->layer];
     int64_t n = e->n_prompt, width = e->slot_width;
-    if (engine_fill(e, &t->view, t->layer, t->lane, e->identity, n, err))
+    if (engine_fill(e, &t->view, budget, t->layer, t->lane, e->identity, n, err))
         return err->code;
     float *mark = kvt_arena_array(l->work, n * width + 1, sizeof *mark);
     char *state = kvt_arena_get(l->work, e->state_size + 1);
@@ -88,7 +88,8 @@ kvt_code turn_resume(kvt_engine *e, engine_turn *t, int budget, kvt_err *err)
     bool prompt = l->n_arrived == e->n_prompt;
     if (!prompt) /* gathered when the row attended */
         l->feed.rows.data = NULL;
-    kvt_code code = engine_fill(e, &t->view, t->layer, t->lane, lane->pos, lane->n_slot, err);
+    kvt_code code =
+        engine_fill(e, &t->view, budget, t->layer, t->lane, lane->pos, lane->n_slot, err);
     l->feed.rows = rows;
     if (code)
         return code;

@@ -1,12 +1,14 @@
 /* use.c - the text form of a policy: ranking[/allocator][:k=v,...].
  *
  * Every k=v belongs to one of three tables: the policy's, its allocator's, or the engine's own
- * (weights, probe, file, every), of which only those are taken that mean something for the
- * policy. The canonical text holds every parameter of the first two and what is set of the
- * third. */
+ * (weights, probe, file, threshold, every), of which only those are taken that mean something
+ * for the policy. The canonical text holds every parameter of the first two and what is set of
+ * the third. */
 #include "kvt/replay.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -35,6 +37,12 @@ static const kvt_param own_params[] = {
      .offset = offsetof(kvt_use_params, file),
      .unit = "",
      .help = "score file made by kvt import --scores"},
+    {.name = "threshold",
+     .type = KVT_TEXT,
+     .offset = offsetof(kvt_use_params, threshold),
+     .unit = "",
+     .help = "score above which a slot is kept; empty: the one that meets the budget on the "
+             "other traces"},
     KVT_PARAM(kvt_use_params, every, 0, 0, 1048576, "tokens",
               "decode: decide every K tokens; 0: as often as the policy does"),
     {0},
@@ -54,6 +62,8 @@ static bool takes(const kvt_policy *p, const char *name)
         return p->traits.needs & KVT_NEED_PROBE;
     if (strcmp(name, "file") == 0)
         return p->traits.needs & KVT_NEED_SCORES;
+    if (strcmp(name, "threshold") == 0)
+        return p->traits.by_threshold;
     if (strcmp(name, "every") == 0)
         return p->traits.phases & KVT_DECODE;
     return false; /* base: no policy of this version scores in two stages */
@@ -127,6 +137,13 @@ static kvt_code parse(const kvt_param *table, void *out, const char *text, kvt_e
     return table && *text ? kvt_param_parse(table, out, text, err) : KVT_OK;
 }
 
+static bool is_number(const char *text)
+{
+    char *end;
+    double x = strtod(text, &end);
+    return end != text && !*end && isfinite(x);
+}
+
 /* Memory and values of the policy's and the allocator's parameters. */
 static kvt_code fill(kvt_use *u, const pieces *typed, kvt_err *err)
 {
@@ -145,6 +162,9 @@ static kvt_code fill(kvt_use *u, const pieces *typed, kvt_err *err)
     if (parse(p->params, u->params, typed->policy, err) ||
         parse(own_params, &u->own, typed->own, err))
         return err->code;
+    if (*u->own.threshold && !is_number(u->own.threshold))
+        return kvt_fail(err, KVT_USAGE, "threshold: expected a finite number, got '%.40s'",
+                        u->own.threshold);
     if (p->share_params && s && s == p->share) {
         char set[512] = "";
         p->share_params(u->params, set, sizeof set);
@@ -159,7 +179,7 @@ static void find_traits(kvt_use *u)
     u->traits = u->policy->traits;
     if (u->policy->vary)
         u->policy->vary(u->params, &u->traits);
-    if (u->share) {
+    if (u->share && !u->traits.by_threshold) {
         if (u->share->scope > u->traits.scope)
             u->traits.scope = u->share->scope;
         u->traits.may_exceed |= u->share->may_exceed;
@@ -188,7 +208,10 @@ static kvt_code print(kvt_use *u, kvt_err *err)
         add_table(text, sizeof text, u->share->params, u->share_params);
     const struct {
         const char *name, *value;
-    } texts[] = {{"weights", u->own.weights}, {"probe", u->own.probe}, {"file", u->own.file}};
+    } texts[] = {{"weights", u->own.weights},
+                 {"probe", u->own.probe},
+                 {"file", u->own.file},
+                 {"threshold", u->own.threshold}};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         size_t n = strlen(text);
         if (*texts[i].value)
@@ -222,6 +245,10 @@ static kvt_code find_share(kvt_use *u, const char *name, kvt_err *err)
     const char *known[WORDS_MAX];
     int n = 0;
     u->share_named = *name != 0;
+    if (u->share_named && u->policy->traits.by_threshold)
+        return kvt_fail(err, KVT_USAGE,
+                        "policy %s keeps by a threshold: no allocator shares its slots out",
+                        u->policy->name);
     u->share = u->share_named     ? kvt_share_find(name)
                : u->policy->share ? u->policy->share
                                   : kvt_share_find("even");

@@ -166,6 +166,7 @@ typedef struct kvt_replay_counts {
     int64_t n_trace, n_pass, n_cell, computed, reused, skipped, failed, decisions;
     int64_t bytes_planned;
     double read_s, rank_s, judge_s, write_s; /* CPU seconds of the parts, over all threads */
+    char left_out[256]; /* policies of "all" whose kind of probe no trace has: "judgeq, laq" */
 } kvt_replay_counts;
 
 /* PARTLY: some cells failed; NO: no cell that was asked for was computed; STOPPED: what is

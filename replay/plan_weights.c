@@ -1,0 +1,104 @@
+/* plan_weights.c - files of learned weights in a run: opened once, found for each policy. */
+#include "replay/plan_priv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "kvt/arena.h"
+
+const char *plan_weights_kind(const kvt_policy *p)
+{
+    return p->weights_kind ? p->weights_kind : p->name;
+}
+
+static const plan_file *file_at(const plan *p, const char *path)
+{
+    for (int i = 0; i < p->n_file; i++)
+        if (strcmp(p->file[i].path, path) == 0)
+            return &p->file[i];
+    return NULL;
+}
+
+static kvt_code add_file(plan *p, const char *path, bool offered, kvt_err *err)
+{
+    if (file_at(p, path))
+        return KVT_OK;
+    plan_file *file = kvt_resize(p->file, p->n_file, p->n_file + 1, sizeof *file);
+    if (!file)
+        return kvt_fail_memory(err, sizeof *file);
+    p->file = file;
+    file += p->n_file;
+    *file = (plan_file){.path = path, .offered = offered};
+    if (kvt_scorer_open(&file->scorer, path, err))
+        return kvt_within(err, "weights");
+    p->n_file++;
+    return KVT_OK;
+}
+
+kvt_code plan_weights_offered(plan *p, kvt_err *err)
+{
+    for (int i = 0; i < p->spec->n_weights; i++)
+        if (add_file(p, p->spec->weights[i], true, err))
+            return err->code;
+    return KVT_OK;
+}
+
+kvt_code plan_weights_named(plan *p, kvt_err *err)
+{
+    for (int i = 0; i < p->n_use; i++) {
+        const kvt_use *u = p->use[i].use;
+        if (u->own.weights[0] && add_file(p, u->own.weights, false, err))
+            return kvt_within(err, "policy %s", u->name);
+    }
+    return KVT_OK;
+}
+
+bool plan_weights_offers(const plan *p, const kvt_policy *policy)
+{
+    for (int i = 0; i < p->n_file; i++)
+        if (p->file[i].offered &&
+            strcmp(kvt_scorer_info_of(p->file[i].scorer)->kind, plan_weights_kind(policy)) == 0)
+            return true;
+    return false;
+}
+
+/* The file that was named, or the one of the policy's kind: that of the trace's model first. */
+static const kvt_scorer *find_file(const plan *p, const kvt_use *u, const char *weights_digest)
+{
+    const kvt_scorer *found = NULL;
+    if (u->own.weights[0])
+        return file_at(p, u->own.weights)->scorer;
+    for (int i = 0; i < p->n_file; i++) {
+        const kvt_scorer_info *s = kvt_scorer_info_of(p->file[i].scorer);
+        if (!p->file[i].offered || strcmp(s->kind, plan_weights_kind(u->policy)) != 0)
+            continue;
+        if (strcmp(s->weights_digest, weights_digest) == 0)
+            return p->file[i].scorer;
+        found = found ? found : p->file[i].scorer;
+    }
+    return found;
+}
+
+void plan_weights(const plan *p, pass *x, const kvt_trace_info *info)
+{
+    kvt_err err;
+    const kvt_use *u = x->use;
+    if (!u->policy->weights || !(u->traits.needs & KVT_NEED_WEIGHTS) || x->reason[0])
+        return;
+    x->weights = find_file(p, u, info->facts.weights_digest);
+    if (!x->weights)
+        snprintf(x->reason, sizeof x->reason, "policy %s needs weights=FILE (kvt train %s)",
+                 u->policy->name, plan_weights_kind(u->policy));
+    else if (kvt_use_check_weights(u, x->weights, &info->facts.model,
+                                   info->facts.weights_digest, info->layer_id, info->n_layer,
+                                   &err))
+        snprintf(x->reason, sizeof x->reason, "policy %s: weights: %.180s", u->policy->name,
+                 err.text);
+}
+
+void plan_weights_close(plan *p)
+{
+    for (int i = 0; i < p->n_file; i++)
+        kvt_scorer_close(p->file[i].scorer);
+    kvt_free(p->file);
+}

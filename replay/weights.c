@@ -1,0 +1,167 @@
+/* weights.c - learned weights: whether a file fits a policy and a model, and what of it a lane
+ * sees. */
+#include "replay/engine_priv.h"
+
+#include <string.h>
+
+#include "kvt/arena.h"
+
+enum { LETTERS = 26 };
+
+static const char *kind_of(const kvt_policy *p)
+{
+    return p->weights_kind ? p->weights_kind : p->name;
+}
+
+/* ---- does the file fit ---------------------------------------------------------------------
+ */
+
+static kvt_code check_model(const kvt_scorer_info *s, const kvt_geometry *g,
+                            const char *weights_digest, const int32_t *layer_id, int n_layer,
+                            const kvt_scorer *scorer, kvt_err *err)
+{
+    const struct {
+        const char *what;
+        int64_t got, want;
+    } extents[] = {{"query heads", s->n_head, g->n_head},
+                   {"kv heads", s->n_kv_head, g->n_kv_head},
+                   {"channels of a head", s->head_dim, g->head_dim},
+                   {"width of the residual stream", s->n_hidden, g->n_hidden},
+                   {"layers of the model", s->model_layers, g->n_layer}};
+    for (size_t i = 0; i < sizeof extents / sizeof extents[0]; i++)
+        if (extents[i].got != extents[i].want)
+            return kvt_fail(err, KVT_FORMAT,
+                            "'%s' is for another model: %s: expected %lld, "
+                            "got %lld",
+                            s->path, extents[i].what, (long long)extents[i].want,
+                            (long long)extents[i].got);
+    if (weights_digest && strcmp(weights_digest, s->weights_digest) != 0)
+        return kvt_fail(err, KVT_FORMAT,
+                        "'%s' is for another model: digest of its weights: expected %.8s, got "
+                        "%.8s (%s)",
+                        s->path, weights_digest, s->weights_digest, s->model);
+    for (int l = 0; l < n_layer; l++)
+        if (kvt_scorer_layer(scorer, layer_id[l]) < 0)
+            return kvt_fail(err, KVT_FORMAT, "'%s' holds no layer %d, which is replayed",
+                            s->path, (int)layer_id[l]);
+    return KVT_OK;
+}
+
+/* The extent of each axis letter: the geometry's, or what the first tensor with it has (0). */
+static void known_extents(int64_t extent[LETTERS], const kvt_scorer_info *s)
+{
+    memset(extent, 0, LETTERS * sizeof *extent);
+    extent['L' - 'A'] = s->n_layer;
+    extent['G' - 'A'] = s->n_kv_head;
+    extent['H' - 'A'] = s->n_head;
+    extent['D' - 'A'] = s->head_dim;
+    extent['E' - 'A'] = s->n_hidden;
+}
+
+static kvt_code check_line(const kvt_scorer *s, const kvt_weight *w, int64_t extent[LETTERS],
+                           kvt_err *err)
+{
+    kvt_view v;
+    int64_t want[KVT_RANK_MAX] = {0};
+    size_t rank = strlen(w->axes);
+    if (kvt_scorer_find(s, w->name, &v, err))
+        return err->code;
+    if (rank > KVT_RANK_MAX)
+        return kvt_fail(err, KVT_FORMAT, "%s: expected at most %d axes in the policy's table",
+                        w->name, KVT_RANK_MAX);
+    for (size_t i = 0; i < rank; i++) {
+        int64_t *one = &extent[w->axes[i] - 'A'];
+        bool there = (size_t)v.rank == rank && v.axes[i] == w->axes[i];
+        if (*one == 0 && there)
+            *one = v.dim[i];
+        want[i] = *one > 0 ? *one : -1;
+    }
+    return kvt_view_expect(&v, w->name, KVT_F32, w->axes, rank, want, err);
+}
+
+kvt_code kvt_use_check_weights(const kvt_use *u, const kvt_scorer *s, const kvt_geometry *g,
+                               const char *weights_digest, const int32_t *layer_id, int n_layer,
+                               kvt_err *err)
+{
+    const kvt_scorer_info *info = kvt_scorer_info_of(s);
+    int64_t extent[LETTERS];
+    if (!u->policy->weights)
+        return kvt_fail(err, KVT_USAGE, "policy %s reads no weights", u->policy->name);
+    if (strcmp(info->kind, kind_of(u->policy)) != 0)
+        return kvt_fail(err, KVT_FORMAT, "'%s': expected a file of kind %s, got %s", info->path,
+                        kind_of(u->policy), info->kind);
+    if (check_model(info, g, weights_digest, layer_id, n_layer, s, err))
+        return err->code;
+    known_extents(extent, info);
+    for (const kvt_weight *w = u->policy->weights; w->name; w++)
+        if (check_line(s, w, extent, err))
+            return kvt_within(err, "'%s'", info->path);
+    return KVT_OK;
+}
+
+/* ---- what a lane sees ----------------------------------------------------------------------
+ */
+
+kvt_code engine_weights(kvt_engine *e, const kvt_scorer *s, kvt_err *err)
+{
+    int n = 0;
+    if (!s || !e->policy->weights)
+        return KVT_OK;
+    while (e->policy->weights[n].name)
+        n++;
+    e->weights = kvt_alloc(n, sizeof *e->weights);
+    if (!e->weights)
+        return kvt_fail_memory(err, n * (int64_t)sizeof *e->weights);
+    e->scorer = s;
+    for (int i = 0; i < n; i++)
+        if (kvt_scorer_find(s, e->policy->weights[i].name, &e->weights[i], err))
+            return err->code;
+    e->n_weight = n;
+    return KVT_OK;
+}
+
+/* Takes `count` from `first` on of one axis; the axis goes where count is 0. */
+static void narrow(kvt_view *v, int axis, int64_t first, int64_t count)
+{
+    v->data =
+        (const char *)v->data + first * v->stride[axis] * (int64_t)kvt_dtype_size(v->dtype);
+    v->dim[axis] = count;
+    if (count > 0)
+        return;
+    for (int i = axis; i + 1 < v->rank; i++) {
+        v->dim[i] = v->dim[i + 1];
+        v->stride[i] = v->stride[i + 1];
+    }
+    memmove(v->axes + axis, v->axes + axis + 1, strlen(v->axes + axis));
+    v->rank--;
+}
+
+static void narrow_by(kvt_view *v, char letter, int64_t first, int64_t count)
+{
+    const char *at = strchr(v->axes, letter);
+    if (at)
+        narrow(v, (int)(at - v->axes), first, count);
+}
+
+kvt_code engine_fill_weights(const kvt_engine *e, kvt_lane *out, int layer, int lane,
+                             kvt_err *err)
+{
+    if (e->n_weight == 0)
+        return KVT_OK;
+    int model_layer = e->seq.layer_id ? e->seq.layer_id[layer] : layer;
+    int at = kvt_scorer_layer(e->scorer, model_layer);
+    kvt_view *list = kvt_arena_array(e->layer[layer].work, e->n_weight, sizeof *list);
+    if (!list)
+        return kvt_fail_memory(err, e->n_weight * (int64_t)sizeof *list);
+    if (at < 0)
+        return kvt_fail(err, KVT_FORMAT, "'%s' holds no layer %d, which is replayed",
+                        kvt_scorer_info_of(e->scorer)->path, model_layer);
+    for (int i = 0; i < e->n_weight; i++) {
+        list[i] = e->weights[i];
+        narrow_by(&list[i], 'L', at, 0);
+        narrow_by(&list[i], 'G', lane * e->n_kv / e->n_lane, 0);
+        narrow_by(&list[i], 'H', (int64_t)lane * e->n_head, e->n_head);
+    }
+    out->weights = list;
+    return KVT_OK;
+}

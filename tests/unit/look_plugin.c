@@ -1,0 +1,193 @@
+/* look_plugin - policies that only tests use, as a plug-in that calls nothing of kvt: they read
+ * probes, weights, decisions and whole layers, keep by a threshold, join slots. */
+#include "kvt/policy.h"
+
+#include <math.h>
+
+#define TEXTS(name_) \
+    .abi = KVT_POLICY_ABI, .name = (name_), .title = "test", .paper = "test", .differs = ""
+
+static const float *at(const kvt_view *v, int64_t i, int64_t j)
+{
+    return (const float *)v->data + i * v->stride[0] + j * v->stride[1];
+}
+
+/* The sum over the probe's rows. */
+static void score_rows(const void *params, float *out, bool *pinned, const kvt_lane *lane)
+{
+    (void)params, (void)pinned;
+    const kvt_view *v = &lane->probe->attn;
+    for (int64_t h = 0; h < v->dim[0]; h++)
+        for (int64_t q = 0; q < v->dim[1]; q++)
+            for (int64_t s = 0; s < lane->n_slot; s++)
+                out[s] += at(v, h, q)[s];
+}
+
+/* The first query of a draft on the prompt's keys; NaN where rows are there that must not be.
+ */
+static void score_draft(const void *params, float *out, bool *pinned, const kvt_lane *lane)
+{
+    (void)params, (void)pinned;
+    const kvt_probe *p = lane->probe;
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        const float *key = at(&lane->keys, s, 0), *query = at(&p->queries, 0, 0);
+        for (int64_t d = 0; d < lane->keys.dim[1]; d++)
+            out[s] += p->attn.data ? (float)NAN : query[d] * key[d];
+    }
+}
+
+/* Tokens of later chunks first. */
+static void score_chunks(const void *params, float *out, bool *pinned, const kvt_lane *lane)
+{
+    (void)params, (void)pinned;
+    const kvt_probe *p = lane->probe;
+    for (int64_t s = 0; s < lane->n_slot; s++)
+        for (int r = 0; r < p->n_segment; r++)
+            if (p->begin[r] <= lane->pos[s] && lane->pos[s] < p->end[r])
+                out[s] = (float)(r * 1000) + (float)p->from[r];
+}
+
+/* The sum of what the lane gets of each tensor, the same for all slots; the first is kept. */
+static void score_weights(const void *params, float *out, bool *pinned, const kvt_lane *lane)
+{
+    (void)params, (void)pinned;
+    const kvt_view *w = lane->weights; /* [K W], [K], [] */
+    bool right = w[0].rank == 2 && w[1].rank == 1 && w[2].rank == 0;
+    for (int64_t s = 0; s < lane->n_slot; s++)
+        out[s] = right ? *at(&w[0], s % w[0].dim[0], s % w[0].dim[1]) +
+                             ((const float *)w[1].data)[s % w[1].dim[0]] +
+                             *(const float *)w[2].data
+                       : (float)NAN;
+}
+
+static void score_columns(const void *params, float *out, bool *pinned, const kvt_lane *lane)
+{
+    (void)params;
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        out[s] = at(&lane->col_sum, 0, 0)[s];
+        pinned[s] = lane->pos[s] < 2;
+    }
+}
+
+/* Keys of the other kv head. */
+static void score_layer(const void *params, float *out, bool *pinned, const kvt_lane *lane)
+{
+    (void)params, (void)pinned;
+    const kvt_view *k = &lane->layer_keys;
+    for (int64_t s = 0; s < lane->n_slot; s++)
+        out[s] = k->dim[0] < 2 || lane->layer_values.dim[1] != lane->n_slot
+                     ? (float)NAN
+                     : *at(k, (lane->group + 1) % k->dim[0], s);
+}
+
+/* What the model decided; what it has not yet is kept. */
+static void score_decision(const void *params, float *out, bool *pinned, const kvt_lane *lane)
+{
+    (void)params;
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        float x = *((const float *)lane->decision.data + s * lane->decision.stride[0]);
+        pinned[s] = isnan(x);
+        out[s] = isnan(x) ? 0 : -x;
+    }
+}
+
+static bool join_decided(const void *params, const kvt_lane *lane, float *weight)
+{
+    (void)params;
+    int64_t s = lane->n_slot - 1;
+    *weight = ((const float *)lane->decision_weight.data)[s];
+    return ((const float *)lane->decision.data)[s] > 0;
+}
+
+static void work_state(const void *params, kvt_work *work)
+{
+    (void)params;
+    work->state_bytes_slot = 4;
+    work->state_bytes_lane = 64;
+}
+
+static const kvt_policy rows_policy = {
+    TEXTS("test-rows"),
+    .traits = {.phases = KVT_PREFILL,
+               .needs = KVT_NEED_PROBE,
+               .one_ranking = true,
+               .probe = "lookaheadkv"},
+    .score = score_rows,
+};
+static const kvt_policy heads_policy = {
+    TEXTS("test-heads"),
+    .traits = {.phases = KVT_PREFILL,
+               .needs = KVT_NEED_PROBE,
+               .one_ranking = true,
+               .by_query_head = true,
+               .probe = "lookaheadkv"},
+    .score = score_rows,
+};
+static const kvt_policy draft_policy = {
+    TEXTS("test-draft"),
+    .traits = {.phases = KVT_PREFILL,
+               .needs = KVT_NEED_PROBE | KVT_NEED_KEYS,
+               .probe = "draft"},
+    .score = score_draft,
+};
+static const kvt_policy chunks_policy = {
+    TEXTS("test-chunks"),
+    .traits = {.phases = KVT_PREFILL, .needs = KVT_NEED_PROBE, .probe = "repeat"},
+    .score = score_chunks,
+};
+static const kvt_weight table[] = {{"in/weight", "LGKW", "layer 1"},
+                                   {"in/bias", "LGK", "its bias"},
+                                   {"out/bias", "LG", "the last bias"},
+                                   {0}};
+static const kvt_policy weights_policy = {
+    TEXTS("test-weights"),
+    .traits = {.phases = KVT_PREFILL, .needs = KVT_NEED_WEIGHTS, .one_ranking = true},
+    .weights = table,
+    .weights_kind = "kvpop-mlp",
+    .score = score_weights,
+};
+static const kvt_policy threshold_policy = {
+    TEXTS("test-threshold"),
+    .traits = {.phases = KVT_PREFILL,
+               .needs = KVT_NEED_COLUMNS,
+               .one_ranking = true,
+               .by_threshold = true},
+    .score = score_columns,
+};
+static const kvt_policy layer_policy = {
+    TEXTS("test-layer"),
+    .traits = {.phases = KVT_PREFILL, .needs = KVT_NEED_LAYER, .one_ranking = true},
+    .score = score_layer,
+};
+static const kvt_policy decision_policy = {
+    TEXTS("test-decision"),
+    .traits = {.phases = KVT_PREFILL | KVT_DECODE,
+               .needs = KVT_NEED_DECISION,
+               .decision = "dms",
+               .may_exceed = true},
+    .score = score_decision,
+};
+static const kvt_policy join_policy = {
+    TEXTS("test-join"),
+    .traits = {.phases = KVT_PREFILL | KVT_DECODE,
+               .needs = KVT_NEED_DECISION,
+               .decision = "dmc",
+               .effect = KVT_JOIN},
+    .score = score_decision,
+    .join = join_decided,
+};
+static const kvt_policy fair_policy = {
+    TEXTS("test-fair"),
+    .traits = {.phases = KVT_PREFILL,
+               .needs = KVT_NEED_COLUMNS,
+               .one_ranking = true,
+               .by_query_head = true},
+    .score = score_columns,
+    .work = work_state,
+};
+
+KVT_API extern const kvt_policy *const kvt_plugin[];
+const kvt_policy *const kvt_plugin[] = {
+    &rows_policy,  &heads_policy,    &draft_policy, &chunks_policy, &weights_policy,
+    &layer_policy, &decision_policy, &join_policy,  &fair_policy,   &threshold_policy,
+    NULL};

@@ -34,6 +34,13 @@ KVT_API void kvt_softmax_rows(float *out, const float *query, int64_t ld, int64_
                               const float *key, int64_t n_key, int64_t n_dim, float scale,
                               const int64_t *n_see);
 
+/* The same for the heads of a lane over its own keys: row q sees first[q] <= s < end[q] (a
+ * sliding window has a first; kvt_geometry_first). queries [H Q D], keys [S D], out [H Q S].
+ * False: scratch has no room. */
+KVT_API bool kvt_softmax_heads(float *out, const kvt_view *queries, const kvt_view *keys,
+                               float scale, const int64_t *first, const int64_t *end,
+                               kvt_arena *scratch);
+
 /* out[i, o] = bias[o] + sum over j of x[i, j] weight[o, j]: x [n W] with `ld` floats between
  * rows, weight [n_out W], bias NULL: 0. Each out depends on its own row only, in a fixed order.
  */
@@ -41,6 +48,73 @@ KVT_API void kvt_affine(float *out, const float *x, int64_t ld, int64_t n, int64
                         const float *weight, const float *bias, int64_t n_out);
 KVT_API void kvt_silu(float *x, int64_t n); /* x / (1 + exp(-x)), in place */
 KVT_API void kvt_gelu(float *x, int64_t n); /* x Phi(x), the exact form, in place */
+
+/* How rows of attention become one score a slot (policies-learned.md 1.3): the reduction that
+ * LookaheadKV, Judge Q, a fixed suffix and their bound share, and their parameters.
+ *
+ *   mass[h, s] = sum over rows Q of attn[h, Q, s]
+ *   score[s]   = mean or maximum over the heads h of mass[h, s], pooled over `pool` slots,
+ *                or with order=pool the mean or maximum of each head's pooled mass
+ *
+ * that is the number of rows times the published mean over rows: no order changes. The last
+ * `recent` slots are pinned. */
+enum { KVT_REDUCE_MEAN, KVT_REDUCE_MAX };              /* reduce */
+enum { KVT_POOL_MAX, KVT_POOL_AVG };                   /* kind */
+enum { KVT_ORDER_REDUCE_POOL, KVT_ORDER_POOL_REDUCE }; /* order */
+
+typedef struct kvt_reduction {
+    int reduce, kind, order;
+    int64_t pool; /* 0: none */
+    int64_t recent;
+} kvt_reduction;
+
+extern KVT_API const kvt_param kvt_reduction_params[]; /* mean, 7, max, reduce first, 0 */
+
+/* rows f32 [H Q S]; score [S] is written; NaN where scratch has no room. */
+KVT_API void kvt_reduce_rows(float *score, bool *pinned, const kvt_view *rows,
+                             const kvt_reduction *r, kvt_arena *scratch);
+/* The fits() of these: false where the pool is even, or the pinned tokens exceed the budget. */
+KVT_API bool kvt_reduction_fits(const void *reduction, int64_t budget, int64_t n_token,
+                                char *why, size_t cap);
+
+/* Pools `in` into out as kind and width say: 0 and 1 copy. out and in differ. */
+KVT_API void kvt_pool(float *out, const float *in, int64_t n, int64_t width, int kind);
+
+/* ---- learned scorers (replay/pieces_score.c): without memory a score is NaN, which the engine
+ * refuses -----------------------------------------------------------------------------------
+ */
+
+/* x[i] = [k; v] of slot from + i, the key after RoPE: x f32 [n 2D]. */
+KVT_API void kvt_key_value(float *x, const kvt_lane *lane, int64_t from, int64_t n);
+/* A network of one hidden layer,
+ *
+ *   out[i] = b' + sum over K of w'[K] unit(w x[i] + b)[K]
+ *
+ * with weight[0..3] = w [K W], b [K], w' [K], b' [], as kvt_lane.weights gives them, unit
+ * kvt_silu or kvt_gelu, x [n W] contiguous. */
+KVT_API void kvt_network(float *out, const float *x, int64_t n, const kvt_view *weight,
+                         void (*unit)(float *x, int64_t n), kvt_arena *scratch);
+/* mark[s] = network of [k; v] with SiLU, for every slot at or behind position *seen, which then
+ * is the next position: a token is scored once. */
+KVT_API void kvt_network_new(kvt_lane *lane, int64_t *seen);
+/* First slot at or behind a position. */
+KVT_API int64_t kvt_slot_from(const kvt_lane *lane, int64_t position);
+KVT_API float kvt_weight_number(const kvt_lane *lane, int i); /* weights[i], axes "" */
+
+/* KVpop's rule (arXiv 2607.05061): positions below `sinks` and the last `window` are pinned,
+ * of the others
+ *
+ *   step = 1   pi_t = r_t - t log gamma                     the same at every q
+ *   step > 1   r_t(q) = r_t + floor((q - t) / step) log gamma
+ *
+ * decide. Where the budget leaves no slot for them the best is pinned, too, so that the engine
+ * refuses with the budget that is needed. r [S], f32. */
+typedef struct kvt_pop {
+    int64_t sinks, window, step;
+    double log_gamma;
+} kvt_pop;
+KVT_API void kvt_pop_score(const kvt_pop *p, const float *r, float *score, bool *pinned,
+                           const kvt_lane *lane);
 
 static inline int64_t kvt_min(int64_t a, int64_t b)
 {
@@ -56,6 +130,12 @@ static inline int64_t kvt_max(int64_t a, int64_t b)
  * scratch has no room for the work (keep is as it was then). */
 KVT_API int64_t kvt_keep_best(bool *keep, const float *score, const bool *pinned, int64_t n,
                               int64_t k, kvt_arena *scratch);
+
+/* The same over lanes together: the best sum(budget) of them all beside what is pinned. Without
+ * room nothing is marked, which is fewer than asked. */
+KVT_API void kvt_keep_best_of_all(bool *const *keep, const kvt_lane *lane, int n_lane,
+                                  const float *const *score, const bool *const *pinned,
+                                  const int64_t *budget);
 
 /* A uniform number of [0, 1) from the lane's stream, and the next 64 bits of it. */
 KVT_API double kvt_random(uint64_t *rng);

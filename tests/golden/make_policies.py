@@ -200,6 +200,22 @@ def oracle(t, budget, reduce):
             yield 0, l, g, best(reduce(rows), budget)
 
 
+def lookahead_oracle(t, budget, reduce="mean", k=7, kind="max", order="reduce-pool", recent=0):
+    """LookaheadKV, arXiv 2603.10899v1 algorithm 2, with the response's own rows."""
+    for l in range(t.L):
+        for g in range(t.G):
+            s = [f32(t.block(l, g * t.R + r, range(t.N, t.T), range(t.T))[:, :t.N].sum(0)) for r in range(t.R)]
+            fold = (lambda x: f32(np.mean(x, 0))) if reduce == "mean" else (lambda x: np.max(x, 0))
+            if k == 0:
+                s = fold(s)
+            elif order == "reduce-pool":
+                s = pool(fold(s), k, kind)
+            else:
+                s = fold([pool(x, k, kind) for x in s])
+            n = t.N - recent
+            yield 0, l, g, best(s[:n], budget - recent) + list(range(n, t.N))
+
+
 def oracle_step(t, budget):
     for l in range(t.L):
         for g in range(t.G):
@@ -241,6 +257,10 @@ def cells():
         yield "oracle-max", b, "", "", B, "prefill", oracle(b, B, lambda rows: rows.max(0))
         yield "oracle-step", b, "", "", B, "decode", oracle_step(b, B)
         yield "position", b, "", "", B, "prefill", position(b, B)
+        for kw, text in (({}, ""), ({"k": 0}, "pool=0"), ({"reduce": "max"}, "reduce=max"),
+                         ({"kind": "mean"}, "kind=avg"), ({"order": "pool-reduce"}, "order=pool-reduce"),
+                         ({"recent": 3}, "recent=3")):
+            yield "lookahead-oracle", b, text, "", B, "prefill", lookahead_oracle(b, B, **kw)
     yield "window", b, "", "", 40, "prefill", sinks_and_recent(b, 40, 0, False)
     yield "streaming", b, "sinks=0", "", 9, "decode", sinks_and_recent(b, 9, 0, True)
     yield "streaming", b, "", "", 40, "prefill", sinks_and_recent(b, 40, 4, False)

@@ -136,7 +136,8 @@ static kvt_code check_model(const train_run *run, kvt_err *err)
         return kvt_fail(err, KVT_USAGE,
                         "%s runs the model's layers: name its file with --model",
                         run->trainer->name);
-    if (strcmp(kvt_model_digest(s->model), run->info.facts.weights_digest) != 0)
+    const char *model = kvt_model_digest(s->model); /* "": the header alone, for the plan */
+    if (*model && strcmp(model, run->info.facts.weights_digest) != 0)
         return kvt_fail(
             err, KVT_FORMAT, "'%s' is of another model file (digest %s) than --model (%s)",
             run->info.path, run->info.facts.weights_digest, kvt_model_digest(s->model));

@@ -1,0 +1,49 @@
+/* judgeq.c - Judge Q: soft tokens alone, whose attention map is fitted by squared error.
+ *
+ * arXiv 2509.10798 (AAAI 2026). The natural ablation of LookaheadKV: no LoRA, squared error in
+ * place of KL. */
+#include "train/lookahead_train.h"
+
+/* clang-format off */
+static const kvt_param params[] = {
+    KVT_PARAM(lookahead_params, tokens, 32, 1, 1024, "tokens", "soft tokens behind the prompt"),
+    KVT_PARAM_CHOICE(lookahead_params, init, LOOK_INIT_RESPONSE, look_inits, "where the embeddings begin"),
+    KVT_PARAM_CHOICE(lookahead_params, target, LOOK_TARGET_MEAN, look_targets, "attention that is predicted"),
+    KVT_PARAM(lookahead_params, rate_embed, 1e-3, 0, 1, "1", "rate of the embeddings"),
+    KVT_PARAM(lookahead_params, batch, 4, 1, 1024, "prompts", "prompts of a step"),
+    KVT_PARAM(lookahead_params, epochs, 3, 1, 1000, "1", "passes over the traces, where steps is 0"),
+    KVT_PARAM(lookahead_params, steps, 0, 0, 1e7, "steps", "steps; 0: as many as the epochs need"),
+    KVT_PARAM(lookahead_params, warmup, 0.05, 0, 1, "frac", "share of the steps in which the rate rises"),
+    KVT_PARAM(lookahead_params, clip, 1, 0, 1e6, "1", "largest norm of the gradient; 0: any"),
+    KVT_PARAM(lookahead_params, eval_every, 50, 1, 1e7, "steps", "steps between rows of the curve"),
+    KVT_PARAM(lookahead_params, eval_traces, 16, 0, 1e5, "prompts", "held-out prompts of a row, in order of digests"),
+    KVT_PARAM(lookahead_params, half, false, 0, 1, "", "store halves"),
+    {0},
+};
+/* clang-format on */
+
+static kvt_code run(train_run *r, kvt_err *err)
+{
+    return lookahead_run(r, LOOK_MSE, "judgeq", err);
+}
+
+static kvt_code plan(train_run *r, kvt_err *err)
+{
+    return lookahead_plan(r, LOOK_MSE, err);
+}
+
+const kvt_trainer kvt_trainer_judgeq = {
+    .name = "judgeq",
+    .title = "soft tokens without LoRA, fitted by squared error",
+    .paper = "Judge Q (arXiv 2509.10798, AAAI 2026)",
+    .differs =
+        "masses are divided by their mean, so that prompts of all lengths weigh the same; "
+        "embeddings begin with tokens of a response",
+    .file = "adapter",
+    .reads = "level train, all layers",
+    .needs_model = true,
+    .params_size = sizeof(lookahead_params),
+    .params = params,
+    .run = run,
+    .plan = plan,
+};

@@ -6,7 +6,7 @@
  * truth of the running model: rounding q and k to halves moves a logit by about 2^-10 of |q||k|
  * scale, which is a few percent of a probability at worst, so the two are compared by sums over
  * heads and with 0.05 absolute on a mean over response rows. */
-#include "traces/trace_priv.h"
+#include "traces/check_priv.h"
 
 #include "base/digest.h"
 
@@ -17,16 +17,7 @@
 
 #include "kvt/arena.h"
 
-typedef struct checker {
-    kvt_trace *t;
-    void (*each)(void *user, const kvt_finding *f);
-    void *user;
-    int n_failed;
-} checker;
-
-static void find(checker *c, bool ok, const char *check, const char *fmt, ...) KVT_PRINTF(4, 5);
-
-static void find(checker *c, bool ok, const char *check, const char *fmt, ...)
+void check_find(checker *c, bool ok, const char *check, const char *fmt, ...)
 {
     kvt_finding f = {.ok = ok};
     va_list ap;
@@ -36,6 +27,25 @@ static void find(checker *c, bool ok, const char *check, const char *fmt, ...)
     va_end(ap);
     c->n_failed += !ok;
     c->each(c->user, &f);
+}
+
+void check_note(worst *w, double off, int64_t layer, int64_t at)
+{
+    w->n++;
+    if (off > w->off || (isnan(off) && !isnan(w->off)))
+        *w = (worst){.off = off, .layer = layer, .at = at, .n = w->n};
+}
+
+void check_report(checker *c, const worst *w, double limit, const char *check, const char *what)
+{
+    bool ok = w->off <= limit; /* false for NaN */
+    if (ok)
+        check_find(c, true, check,
+                   "%s: within %.3g of what it must be (at most %.3g), %lld checked", what,
+                   w->off, limit, (long long)w->n);
+    else
+        check_find(c, false, check, "%s: off by %.3g (at most %.3g) in layer %lld at %lld",
+                   what, w->off, limit, (long long)w->layer, (long long)w->at);
 }
 
 /* ---- checksums and digest ------------------------------------------------------------------
@@ -64,7 +74,7 @@ static kvt_code check_sums(checker *c, trace_content *content, kvt_err *err)
             kvt_err why;
             if (trace_load(t, (kvt_ds)ds, (int)l, data, &why)) {
                 n_bad++;
-                find(c, false, "checksum", "%s", why.text);
+                check_find(c, false, "checksum", "%s", why.text);
             } else {
                 digest_of(data, bytes, content->slab[ds][l]);
             }
@@ -72,8 +82,8 @@ static kvt_code check_sums(checker *c, trace_content *content, kvt_err *err)
         kvt_free(data);
     }
     if (!n_bad)
-        find(c, true, "checksum", "%lld slabs have the checksum that was stored",
-             (long long)n_slab);
+        check_find(c, true, "checksum", "%lld slabs have the checksum that was stored",
+                   (long long)n_slab);
     return KVT_OK;
 }
 
@@ -83,45 +93,20 @@ static kvt_code check_digest(checker *c, const trace_content *content, kvt_err *
     const kvt_trace_info *i = &c->t->info;
     if (c->n_failed || i->version[1] > KVT_TRACE_MINOR) {
         /* A later format may count more datasets. */
-        find(c, c->n_failed == 0, "digest", "not computed: %s",
-             c->n_failed ? "a slab could not be read" : "the file has a later format");
+        check_find(c, c->n_failed == 0, "digest", "not computed: %s",
+                   c->n_failed ? "a slab could not be read" : "the file has a later format");
         return KVT_OK;
     }
     if (content_digest(sum, content, err))
         return err->code;
     bool same = strcmp(sum, i->digest) == 0;
-    find(c, same, "digest", same ? "%s" : "expected %s of the content, got %s in the file", sum,
-         i->digest);
+    check_find(c, same, "digest",
+               same ? "%s" : "expected %s of the content, got %s in the file", sum, i->digest);
     return KVT_OK;
 }
 
 /* ---- invariants ----------------------------------------------------------------------------
  */
-
-/* Worst of a check over all layers and heads, and where. */
-typedef struct worst {
-    double off;
-    int64_t layer, at, n;
-} worst;
-
-static void note(worst *w, double off, int64_t layer, int64_t at)
-{
-    w->n++;
-    if (off > w->off || (isnan(off) && !isnan(w->off)))
-        *w = (worst){.off = off, .layer = layer, .at = at, .n = w->n};
-}
-
-static void report(checker *c, const worst *w, double limit, const char *check,
-                   const char *what)
-{
-    bool ok = w->off <= limit; /* false for NaN */
-    if (ok)
-        find(c, true, check, "%s: within %.3g of what it must be (at most %.3g), %lld checked",
-             what, w->off, limit, (long long)w->n);
-    else
-        find(c, false, check, "%s: off by %.3g (at most %.3g) in layer %lld at %lld", what,
-             w->off, limit, (long long)w->layer, (long long)w->at);
-}
 
 /* Values that may not be NaN, and where infinity is allowed. */
 static kvt_code check_finite(checker *c, kvt_err *err)
@@ -149,15 +134,15 @@ static kvt_code check_finite(checker *c, kvt_err *err)
             n++;
             n_bad += bad >= 0;
             if (bad >= 0)
-                find(c, false, "finite",
-                     "%s, layer %d, element %lld: NaN or infinity where there "
-                     "may be none, or a number where there may be none",
-                     kvt_dataset_of((kvt_ds)ds)->path, l, (long long)bad);
+                check_find(c, false, "finite",
+                           "%s, layer %d, element %lld: NaN or infinity where there "
+                           "may be none, or a number where there may be none",
+                           kvt_dataset_of((kvt_ds)ds)->path, l, (long long)bad);
         }
     }
     if (!n_bad)
-        find(c, true, "finite", "%lld slabs hold numbers only, but where none is defined",
-             (long long)n);
+        check_find(c, true, "finite", "%lld slabs hold numbers only, but where none is defined",
+                   (long long)n);
     return KVT_OK;
 }
 
@@ -195,17 +180,17 @@ static kvt_code check_rows(checker *c, kvt_err *err)
                     unseen +=
                         kvt_geometry_sees(g, i->layer_id[l], p, k) ? 0 : fabs((double)row[k]);
                 }
-                note(&sum, fabs(s - 1) - (double)T * 0x1p-25, l, p);
-                note(&hidden, unseen, l, p);
+                check_note(&sum, fabs(s - 1) - (double)T * 0x1p-25, l, p);
+                check_note(&hidden, unseen, l, p);
                 n_response += p >= N;
                 for (int64_t k = 0; k < N && p >= N; k++)
                     total[k] += (double)row[k];
             }
             for (int64_t k = 0; k < N && future.data && n_response == M; k++)
-                note(&mean,
-                     fabs(total[k] / (double)M -
-                          (double)((const float *)future.data)[h * N + k]),
-                     l, k);
+                check_note(&mean,
+                           fabs(total[k] / (double)M -
+                                (double)((const float *)future.data)[h * N + k]),
+                           l, k);
         }
         kvt_trace_done(t, &rows);
         if (future.data)
@@ -215,11 +200,11 @@ static kvt_code check_rows(checker *c, kvt_err *err)
     if (code)
         return code;
     kvt_trace_done(t, &pos);
-    report(c, &sum, 0x1p-11 + 1e-6, "rows", "the sum of each row of attn/rows against 1");
-    report(c, &hidden, 0, "rows",
-           "attention of attn/rows on tokens that its query does not see");
+    check_report(c, &sum, 0x1p-11 + 1e-6, "rows", "the sum of each row of attn/rows against 1");
+    check_report(c, &hidden, 0, "rows",
+                 "attention of attn/rows on tokens that its query does not see");
     if (mean.n)
-        report(c, &mean, 0.05, "rows", "rows of the response against future/mean");
+        check_report(c, &mean, 0.05, "rows", "rows of the response against future/mean");
     return KVT_OK;
 }
 
@@ -243,19 +228,21 @@ static kvt_code check_columns(checker *c, kvt_err *err)
                 double x = (double)((const float *)sum.data)[h * N + k];
                 double m = (double)((const float *)max.data)[h * N + k];
                 s += x;
-                note(&bounds,
-                     fmax(fmax(-x, m - x), fmax(m - 1, x - (double)(N - k) * m)) / (double)N, l,
-                     k);
+                check_note(&bounds,
+                           fmax(fmax(-x, m - x), fmax(m - 1, x - (double)(N - k) * m)) /
+                               (double)N,
+                           l, k);
             }
-            note(&total, fabs(s - (double)N) / (double)N, l, h);
+            check_note(&total, fabs(s - (double)N) / (double)N, l, h);
         }
         kvt_trace_done(t, &sum);
         kvt_trace_done(t, &max);
     }
     /* f32 sums of N terms: N ulps at worst, in practice their square root. */
-    report(c, &total, 1e-4, "columns",
-           "attn/col_sum of each head, summed, against the number of prompt queries");
-    report(c, &bounds, 1e-4, "columns", "attn/col_sum between attn/col_max and its multiple");
+    check_report(c, &total, 1e-4, "columns",
+                 "attn/col_sum of each head, summed, against the number of prompt queries");
+    check_report(c, &bounds, 1e-4, "columns",
+                 "attn/col_sum between attn/col_max and its multiple");
     return KVT_OK;
 }
 
@@ -283,7 +270,7 @@ static kvt_code check_blocks(checker *c, kvt_err *err)
                     x += (double)((const float *)block.data)[(h * J + j) * T + k] / 1024 *
                          (double)(s[j + 1] - s[j]);
                 /* Half an ulp relative; below 2^-14 x 2^-10 the scaled mean is denormal. */
-                note(&off, fabs(x - want) - (double)N * 0x1p-35 - want * 0x1p-11, l, k);
+                check_note(&off, fabs(x - want) - (double)N * 0x1p-35 - want * 0x1p-11, l, k);
             }
         kvt_trace_done(t, &block);
         kvt_trace_done(t, &sum);
@@ -291,8 +278,8 @@ static kvt_code check_blocks(checker *c, kvt_err *err)
     kvt_trace_done(t, &start);
     if (code)
         return code;
-    report(c, &off, 1e-4 * (double)(N < 100 ? 1 : N) / 100 + 1e-4, "blocks",
-           "attn/block_sum, summed over the prompt's blocks, against attn/col_sum");
+    check_report(c, &off, 1e-4 * (double)(N < 100 ? 1 : N) / 100 + 1e-4, "blocks",
+                 "attn/block_sum, summed over the prompt's blocks, against attn/col_sum");
     return KVT_OK;
 }
 
@@ -317,16 +304,16 @@ static kvt_code check_future(checker *c, kvt_err *err)
                 double x = (double)((const float *)mean.data)[h * N + k];
                 double m = (double)((const float *)max.data)[h * N + k];
                 s += x;
-                note(&off, fmax(fmax(-x, x - m), fmax(m - 1, m - x * M)), l, k);
+                check_note(&off, fmax(fmax(-x, x - m), fmax(m - 1, m - x * M)), l, k);
             }
-            note(&total, s - 1, l, h);
+            check_note(&total, s - 1, l, h);
         }
         kvt_trace_done(t, &mean);
         kvt_trace_done(t, &max);
     }
-    report(c, &off, 1e-5, "future",
-           "future/mean x M within 0 and M, and at most future/max x M");
-    report(c, &total, 1e-4, "future", "future/mean of each head, summed, at most 1");
+    check_report(c, &off, 1e-5, "future",
+                 "future/mean x M within 0 and M, and at most future/max x M");
+    check_report(c, &total, 1e-4, "future", "future/mean of each head, summed, at most 1");
     return KVT_OK;
 }
 
@@ -370,14 +357,14 @@ static kvt_code check_lse(checker *c, kvt_err *err)
             /* Both halves rounded: 2^-11 each of |q||k| scale, at worst. */
             double room = sqrt(length * longest) * fabs(g->attn_scale) * 0x1p-10;
             double got = (double)((const float *)lse.data)[h * T + p];
-            note(&off, fabs(got - most - log(sum)) - room, l, h);
+            check_note(&off, fabs(got - most - log(sum)) - room, l, h);
         }
         kvt_trace_done(t, &lse);
         kvt_trace_done(t, &q);
         kvt_trace_done(t, &k);
     }
-    report(c, &off, 1e-3, "lse",
-           "attn/lse of the last query against the stored queries and keys");
+    check_report(c, &off, 1e-3, "lse",
+                 "attn/lse of the last query against the stored queries and keys");
     return KVT_OK;
 }
 
@@ -400,14 +387,15 @@ static kvt_code check_logits(checker *c, kvt_err *err)
         for (int i = 0; i < KVT_TOP; i++) {
             bool known = v[i] >= 0 && (V == 0 || v[i] < V);
             share += exp((double)p[i]);
-            note(&off, known ? fmax((double)p[i], i ? (double)(p[i] - p[i - 1]) : 0) : 1, 0, m);
+            check_note(&off, known ? fmax((double)p[i], i ? (double)(p[i] - p[i - 1]) : 0) : 1,
+                       0, m);
         }
-        note(&off, share - 1, 0, m);
+        check_note(&off, share - 1, 0, m);
     }
     kvt_trace_done(t, &id);
     kvt_trace_done(t, &logp);
-    report(c, &off, 1e-3, "logits",
-           "logit/logp falling, shares at most 1, ids within the vocabulary");
+    check_report(c, &off, 1e-3, "logits",
+                 "logit/logp falling, shares at most 1, ids within the vocabulary");
     return KVT_OK;
 }
 
@@ -426,8 +414,8 @@ kvt_code kvt_trace_check(kvt_trace *t, void (*each)(void *user, const kvt_findin
 {
     checker c = {.t = t, .each = each, .user = user};
     static kvt_code (*const checks[])(checker * c, kvt_err * err) = {
-        check_finite, check_columns, check_blocks, check_future,
-        check_rows,   check_lse,     check_logits};
+        check_finite, check_columns, check_blocks,    check_future, check_rows,
+        check_lse,    check_logits,  check_decisions, check_probes};
     trace_content *content = kvt_alloc(1, sizeof *content);
     if (!content)
         return kvt_fail_memory(err, sizeof *content);

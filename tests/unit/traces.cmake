@@ -4,3 +4,6 @@ foreach(name trace trace_cache trace_bad trace_room trace_memory result csv impo
   set_tests_properties(test_${name} PROPERTIES ENVIRONMENT
     "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp")
 endforeach()
+kvt_test(test_probe LABEL unit MODULES traces SOURCES test_probe.c ../synth.c ../synth_probe.c)
+set_tests_properties(test_probe PROPERTIES ENVIRONMENT
+  "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp")

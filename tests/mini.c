@@ -1,5 +1,5 @@
 /* mini.c - the policy contract in its plainest form: see mini.h. */
-#include "mini.h"
+#include "mini_cut.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -54,18 +54,64 @@ static void give_columns(const cell *c, int lane)
     v->col_max = kvt_view_of(max, KVT_F32, KVT_SHAPE("HS", c->n_head, c->t->N));
 }
 
-static void learn_prompt(const cell *c, int lane)
+/* All that the policy may read of the lane as it is now; the queries first..first + n - 1. */
+static void give(const cell *c, int lane, int64_t first, int64_t n)
 {
     kvt_lane *v = &c->lane[lane];
-    int64_t N = c->t->N, n_query = c->p->window ? c->p->window(c->params, N) : 0;
+    bool prompt = v->now < c->t->N;
+    mini_cut cut = {.toy = c->t,
+                    .a = c->a,
+                    .needs = c->traits.needs,
+                    .group = lane % c->n_lane * c->t->n_group / c->n_lane,
+                    .head = head_of(c, lane, 0),
+                    .n_head = c->n_head,
+                    .first = first,
+                    .n_query = n};
+    if (c->traits.needs & KVT_NEED_ATTN)
+        v->attn = rows_of(c, lane, first, n);
+    if (c->traits.needs & KVT_NEED_COLUMNS && prompt)
+        give_columns(c, lane);
+    if (c->t->more)
+        mini_give(v, &cut, prompt);
+}
+
+/* Nothing borrowed stays but what is the lane's as long as it lives. */
+static void take_back(const cell *c, int lane)
+{
+    kvt_lane *v = &c->lane[lane];
+    *v = (kvt_lane){.layer = v->layer,
+                    .group = v->group,
+                    .n_layer = v->n_layer,
+                    .model_layer = v->model_layer,
+                    .now = v->now,
+                    .budget = v->budget,
+                    .threshold = v->threshold,
+                    .n_slot = v->n_slot,
+                    .step = v->step,
+                    .pos = v->pos,
+                    .mark = v->mark,
+                    .state = v->state,
+                    .seq = v->seq,
+                    .probe = v->probe,
+                    .weights = v->weights,
+                    .decision_gamma = v->decision_gamma,
+                    .scratch = v->scratch,
+                    .rng = v->rng};
+}
+
+static int64_t window_of(const cell *c)
+{
+    return c->p->window ? c->p->window(c->params, c->t->N) : 0;
+}
+
+static void learn_prompt(const cell *c, int lane)
+{
+    int64_t n = window_of(c);
     if (!c->p->step)
         return;
-    if (c->traits.needs & KVT_NEED_ATTN)
-        v->attn = rows_of(c, lane, N - n_query, n_query);
-    if (c->traits.needs & KVT_NEED_COLUMNS)
-        give_columns(c, lane);
-    c->p->step(c->params, v);
-    v->attn = v->col_sum = v->col_max = (kvt_view){0};
+    give(c, lane, c->t->N - n, n);
+    c->p->step(c->params, &c->lane[lane]);
+    take_back(c, lane);
 }
 
 /* "Another program": a token's largest attention in the lane's first query head; token 0
@@ -85,6 +131,11 @@ static void give_scores(const cell *c, int lane)
 static void score_lane(const cell *c, int lane, float *score, bool *pinned, int64_t budget)
 {
     kvt_lane *v = &c->lane[lane];
+    bool prompt = v->now < c->t->N;
+    int64_t n_query = prompt ? window_of(c) : 1;
+    give(c, lane, v->now + 1 - n_query, n_query);
+    if (!prompt && c->traits.drop_first) /* the row has not attended yet */
+        v->attn = (kvt_view){0};
     v->budget = c->traits.one_ranking && !c->out->decodes && !c->spec->show_budget ? 0 : budget;
     if (c->traits.needs & KVT_NEED_FUTURE) {
         int64_t first = v->now + 1, n = c->t->T - first;
@@ -107,7 +158,6 @@ static void score_lane(const cell *c, int lane, float *score, bool *pinned, int6
         give_scores(c, lane);
     if (c->p->score)
         c->p->score(c->params, score, pinned, v);
-    v->future = v->scores = v->scores_pinned = (kvt_view){0};
 }
 
 static void drop(const cell *c, int lane, const bool *keep)
@@ -157,11 +207,21 @@ static void note_scores(const cell *c, int lane, const float *score, const bool 
     const kvt_lane *v = &c->lane[lane];
     for (int64_t s = 0; s < v->n_slot; s++)
         c->out->infinite |= !pinned[s] && !isfinite(score[s]);
-    if (v->step == 0)
+    if (v->now < c->t->N)
         for (int64_t s = 0; s < v->n_slot; s++) {
             c->out->score[lane * c->t->N + s] = score[s];
             c->out->pinned[lane * c->t->N + s] = pinned[s];
         }
+}
+
+/* Keeps what is pinned and what is above the threshold. */
+static void keep_above(const cell *c, int lane, bool *keep, const float *score,
+                       const bool *pinned)
+{
+    for (int64_t s = 0; s < c->lane[lane].n_slot; s++)
+        keep[s] = pinned[s] || (double)score[s] > c->spec->threshold;
+    take_back(c, lane);
+    drop(c, lane, keep);
 }
 
 /* One decision over all lanes. `read` [n_all T]: what is read under SKIP. False: skipped. */
@@ -182,6 +242,10 @@ static bool decide(const cell *c, int64_t step, int64_t nominal, uint8_t *read)
         for (int64_t s = 0; s < n; s++)
             n_pinned[i] += pinned[i][s];
     }
+    for (int i = 0; c->traits.by_threshold && i < c->n_all; i++)
+        keep_above(c, i, keep[i], score[i], pinned[i]);
+    if (c->traits.by_threshold)
+        return true;
     int each = group_size(c, c->share->scope);
     for (int i = 0; i < c->n_all; i += each)
         c->share->split(c->share_params, budget + i, c->lane + i, each,
@@ -207,6 +271,8 @@ static bool decide(const cell *c, int64_t step, int64_t nominal, uint8_t *read)
                 best_of(c, k, keep[k], score[k], pinned[k], budget[k]);
     }
     for (int i = 0; i < c->n_all; i++)
+        take_back(c, i);
+    for (int i = 0; i < c->n_all; i++)
         if (c->traits.effect != KVT_SKIP)
             drop(c, i, keep[i]);
         else
@@ -225,31 +291,34 @@ static void note_held(const cell *c, int64_t step, const uint8_t *read)
         memcpy(held, read, (size_t)(c->n_all * c->t->T));
 }
 
+static int64_t every_of(const cell *c)
+{
+    return c->traits.every > 0 ? c->traits.every : 1;
+}
+
 static bool decode_token(const cell *c, int64_t m)
 {
     uint8_t *read = NULL;
-    bool skip = c->traits.effect == KVT_SKIP;
+    bool skip = c->traits.effect == KVT_SKIP, due = (m + 1) % every_of(c) == 0;
     for (int i = 0; i < c->n_all; i++) {
         kvt_lane *v = &c->lane[i];
         c->pos[i][v->n_slot++] = c->t->N + m;
         v->now = c->t->N + m;
-        v->step = m + 1;
+        v->step = m + !c->traits.drop_first; /* after row m, or m - 1 */
     }
-    if (c->traits.drop_first && !decide(c, m + 1, c->spec->budget, NULL))
+    if (due && c->traits.drop_first && !decide(c, m + 1, c->spec->budget, NULL))
         return false;
     for (int i = 0; i < c->n_all; i++) {
         kvt_lane *v = &c->lane[i];
         c->out->most = kvt_max(c->out->most, v->n_slot);
-        if (c->traits.needs & KVT_NEED_ATTN)
-            v->attn = rows_of(c, i, v->now, 1);
+        give(c, i, v->now, 1);
         if (c->p->step)
             c->p->step(c->params, v);
-        if (!skip)
-            v->attn = (kvt_view){0};
+        take_back(c, i);
     }
     if (skip) /* the row sees as many as it would inside the budget: B and its own */
         read = kvt_arena_array(c->a, c->n_all * c->t->T, 1);
-    if (!c->traits.drop_first && !decide(c, m + 1, c->spec->budget + skip, read))
+    if (due && !c->traits.drop_first && !decide(c, m + 1, c->spec->budget + skip, read))
         return false;
     note_held(c, m + 1, read);
     return true;
@@ -290,6 +359,8 @@ static void open_lanes(cell *c)
 {
     size_t state_size = c->p->state_size;
     c->seq = c->t->seq;
+    if (!(c->traits.needs & KVT_NEED_TOKENS))
+        c->seq.id = NULL, c->seq.flag = NULL;
     if (c->traits.needs & KVT_NEED_OTHERS)
         c->seq.position_mass = c->spec->position_mass;
     if (c->p->size)
@@ -312,12 +383,27 @@ static void open_lanes(cell *c)
                        .now = c->t->N - 1,
                        .n_slot = c->t->N,
                        .pos = c->pos[i],
+                       .threshold = c->spec->threshold,
+                       .decision_gamma = 1,
                        .mark = kvt_arena_array(c->a, c->t->T * c->slot_width, sizeof(float)),
                        .state = kvt_arena_get(c->a, state_size + 1),
                        .seq = &c->seq,
                        .scratch = c->a,
                        .rng = rng};
     }
+}
+
+/* Probe, weights, decay: what is the lane's as long as it lives. False: not there. */
+static bool open_more(const cell *c, int lane)
+{
+    kvt_lane *v = &c->lane[lane];
+    mini_cut cut = {.toy = c->t,
+                    .a = c->a,
+                    .needs = c->traits.needs,
+                    .group = lane % c->n_lane * c->t->n_group / c->n_lane,
+                    .head = head_of(c, lane, 0),
+                    .n_head = c->n_head};
+    return mini_open(v, &cut, c->p, &c->traits, c->spec->budget);
 }
 
 kvt_code mini_run(mini_result *out, const mini_spec *spec, kvt_arena *a, kvt_err *err)
@@ -349,6 +435,11 @@ kvt_code mini_run(mini_result *out, const mini_spec *spec, kvt_arena *a, kvt_err
         return KVT_OK;
     }
     open_lanes(&c);
+    for (int i = 0; i < c.n_all; i++)
+        if (!open_more(&c, i)) {
+            out->lacks = out->skipped = true;
+            return KVT_OK;
+        }
     for (int i = 0; i < c.n_all; i++)
         learn_prompt(&c, i);
     for (int i = 0; i < c.n_all && c.p->begin; i++)

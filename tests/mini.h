@@ -19,10 +19,12 @@ typedef struct mini_spec {
     bool show_budget;  /* lane->budget is set under one_ranking, too */
     uint64_t seed;
     const float *position_mass;
+    double threshold; /* under by_threshold */
 } mini_spec;
 
 typedef struct mini_result {
     bool skipped;
+    bool lacks; /* the toy has no such probe, weights or array */
     char why[160];
     kvt_traits traits; /* after vary() */
     bool decodes;

@@ -1,11 +1,14 @@
 /* synth_main.c - a synthetic trace from the command line, for tests in other languages:
  *
- *   make_synth OUT.h5 [layers=2 heads=4 kv_heads=2 dim=8 model_layers=0 prompt=24 response=6
- * seed=1 window=0 block=8 queries=8 sharpness=2 sink=0 rows=1
- * text=1 level=1 compress=0 hostile=0]
+ *   make_synth OUT.h5 [decisions=POLICY layers=2 heads=4 kv_heads=2 dim=8 model_layers=0
+ * prompt=24 response=6 seed=1 window=0 block=8 queries=8 sharpness=2 sink=0 rows=1 text=1
+ * level=1 compress=0 hostile=0 delay=5 shift=0 probes=0 probe_rows=5 draft=8 draft2=16 draft3=0
+ * draft4=0]
+ *
+ *   make_synth scorer:KIND OUT.h5 [...]      a scorer of that model
  *
  * The names are those of synth_spec; queries=-1 stores those of every prompt position. */
-#include "tests/synth.h"
+#include "tests/synth_more.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +38,13 @@ static bool set(synth_spec *p, const char *name, const char *text)
         {.name = "queries", .n = &p->last_queries},
         {.name = "sharpness", .x = &p->sharpness},
         {.name = "sink", .x = &p->sink},
+        {.name = "delay", .n = &p->delay},
+        {.name = "shift", .n = &p->decision_shift},
+        {.name = "probe_rows", .n = &p->probe_rows},
+        {.name = "draft", .n = &p->draft_budget[0]},
+        {.name = "draft2", .n = &p->draft_budget[1]},
+        {.name = "draft3", .n = &p->draft_budget[2]},
+        {.name = "draft4", .n = &p->draft_budget[3]},
     };
     for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
         if (strcmp(field[i].name, name) != 0)
@@ -64,25 +74,53 @@ static bool set(synth_spec *p, const char *name, const char *text)
     return true;
 }
 
+/* NAME=NUMBER, or decisions=POLICY. */
+static bool take(synth_spec *p, bool *probes, const char *arg)
+{
+    static char policy[64];
+    char name[32];
+    const char *is = strchr(arg, '=');
+    size_t n = is ? (size_t)(is - arg) : 0;
+    if (!n || n >= sizeof name)
+        return false;
+    memcpy(name, arg, n);
+    name[n] = 0;
+    if (!strcmp(name, "decisions")) {
+        snprintf(policy, sizeof policy, "%s", is + 1);
+        p->decision_policy = policy;
+        return true;
+    }
+    if (!strcmp(name, "probes")) {
+        *probes = is[1] == '1';
+        return true;
+    }
+    return set(p, name, is + 1);
+}
+
+static kvt_code make_trace(const synth_spec *spec, bool probes, const char *path, kvt_err *err)
+{
+    synth *s = synth_new(spec);
+    if (probes)
+        synth_probes(s);
+    kvt_code code = synth_write(s, path, err);
+    synth_free(s);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     synth_spec spec = synth_default();
+    bool probes = false;
     spec.force = true;
-    if (argc < 2)
-        return fputs("usage: make_synth OUT.h5 [NAME=NUMBER ...]\n", stderr), 2;
-    for (int i = 2; i < argc; i++) {
-        char name[32];
-        const char *is = strchr(argv[i], '=');
-        size_t n = is ? (size_t)(is - argv[i]) : 0;
-        if (n >= sizeof name)
-            n = 0;
-        memcpy(name, argv[i], n);
-        name[n] = 0;
-        if (!n || !set(&spec, name, is + 1))
+    int scorer = argc > 1 && strncmp(argv[1], "scorer:", 7) == 0;
+    if (argc < 2 + scorer)
+        return fputs("usage: make_synth [scorer:KIND] OUT.h5 [NAME=NUMBER ...]\n", stderr), 2;
+    for (int i = 2 + scorer; i < argc; i++)
+        if (!take(&spec, &probes, argv[i]))
             return fprintf(stderr, "make_synth: cannot use '%s'\n", argv[i]), 2;
-    }
     kvt_err err = {0};
-    if (synth_file(&spec, argv[1], &err))
+    if (scorer ? synth_scorer(argv[1] + 7, &spec, argv[2], &err)
+               : make_trace(&spec, probes, argv[1], &err))
         return fprintf(stderr, "make_synth: %s\n", err.text), 1;
     return 0;
 }

@@ -49,7 +49,8 @@ toy *toy_new(kvt_arena *a, uint64_t seed, int n_layer, int n_model_layer, int n_
                .n_group = n_group,
                .N = N,
                .M = M,
-               .T = N + M};
+               .T = N + M,
+               .swapped = swap_heads};
     t->w = kvt_arena_array(a, n_layer * n_head * t->T * t->T, sizeof *t->w);
     snprintf(t->geometry.name, sizeof t->geometry.name, "toy");
     t->geometry.n_layer = n_model_layer;

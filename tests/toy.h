@@ -14,7 +14,16 @@
 #ifndef TESTS_TOY_H
 #define TESTS_TOY_H
 
+#include "kvt/engine.h"
 #include "kvt/pieces.h"
+
+/* A scorer of that kind, for this toy's model. */
+typedef struct toy_weights {
+    const char *kind;
+    const kvt_scorer_tensor *tensor; /* [n] */
+    int n;
+    kvt_scorer *file;
+} toy_weights;
 
 typedef struct toy {
     uint64_t seed;
@@ -24,6 +33,14 @@ typedef struct toy {
     int n_layer, n_head, n_group;
     int64_t N, M, T;
     double *w; /* [L H T T] */
+    bool swapped;
+    /* What policies may read beside attention (toy_more.h), NULL: nothing. A layer each; over
+     * all positions, queries and logits of every position; rows, future and columns are left
+     * out. */
+    const kvt_feed *more;             /* [n_layer] */
+    const kvt_probe_kind *probe_kind; /* of more->probe */
+    const toy_weights *weights;
+    int n_weights;
 } toy;
 
 uint64_t toy_mix(uint64_t x);

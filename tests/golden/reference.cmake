@@ -1,5 +1,5 @@
 # kvt replay against replay_reference.py, a plain numpy program, on synthetic traces.
-add_executable(make_synth ../synth_main.c ../synth.c)
+add_executable(make_synth ../synth_main.c ../synth.c ../synth_probe.c ../synth_scorer.c)
 kvt_link(make_synth traces)
 add_test(NAME test_replay_reference
          COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test_replay_reference.sh $<TARGET_FILE:kvt>

@@ -11,9 +11,11 @@
 
 #include "kvt/engine.h"
 #include "../mini.h"
+#include "../toy_more.h"
 
 enum { CASE_MAX = 256, N_BUDGET = 4 };
 static const int64_t budgets[N_BUDGET] = {7, 17, 33, 49};
+static const double thresholds[N_BUDGET] = {1, 0.25, -0.5, -2}; /* under by_threshold */
 
 typedef struct variant {
     char name[128], params[96], text[160];
@@ -25,7 +27,7 @@ typedef struct variant {
 static variant cases[CASE_MAX];
 static int n_case;
 static kvt_arena *memory;
-static toy *trace;
+static toy *plain_trace, *rich_trace, *trace; /* the last: of the policy that runs */
 static float mass[8 * 8 * KVT_POSITION_BINS];
 static kvt_registry *registry;
 
@@ -60,6 +62,61 @@ static void add_scores(kvt_feed *feed, int layer, int n_lane)
     feed->scores_pinned = kvt_view_of(pinned, KVT_U8, KVT_SHAPE("AN", n_lane, N));
 }
 
+/* ---- what policies read beside attention: of the first n tokens ----------------------------
+ */
+
+/* [X T D] or [T D] or [X T]: the first n of T, contiguous. */
+static kvt_view first_of(const kvt_view *in, int64_t n)
+{
+    kvt_view v = *in;
+    int axis = (int)(strchr(v.axes, 'T') - v.axes);
+    int64_t outer = axis ? v.dim[0] : 1, inner = axis + 1 < v.rank ? v.dim[axis + 1] : 1;
+    float *data = kvt_arena_array(memory, outer * n * inner + 1, sizeof *data);
+    for (int64_t o = 0; o < outer; o++)
+        memcpy(data + o * n * inner, (const float *)v.data + o * v.dim[axis] * inner,
+               (size_t)(n * inner) * sizeof *data);
+    v.dim[axis] = n;
+    return kvt_view_of(data, KVT_F32, v.axes, (size_t)v.rank, v.dim);
+}
+
+/* Queries first..first + n - 1 of [H Q X], of X its first n_token: [H n n_token]. */
+static kvt_view queries_of(const kvt_view *in, int64_t first, int64_t n, int64_t n_token)
+{
+    float *data = kvt_arena_array(memory, in->dim[0] * n * n_token + 1, sizeof *data);
+    for (int64_t h = 0; h < in->dim[0]; h++)
+        for (int64_t q = 0; q < n; q++)
+            memcpy(data + (h * n + q) * n_token,
+                   (const float *)in->data + (h * in->dim[1] + first + q) * in->dim[2],
+                   (size_t)n_token * sizeof *data);
+    return kvt_view_of(data, KVT_F32, KVT_SHAPE(in->axes, in->dim[0], n, n_token));
+}
+
+/* Adds them for `n_token` tokens and the last n queries. */
+static void add_more(kvt_feed *f, int layer, int64_t n_token, int64_t n)
+{
+    if (!trace->more)
+        return;
+    const kvt_feed *all = &trace->more[layer];
+    f->keys = first_of(&all->keys, n_token);
+    f->values = first_of(&all->values, n_token);
+    f->wo_l1 = first_of(&all->wo_l1, n_token);
+    f->wo_l2 = first_of(&all->wo_l2, n_token);
+    f->hidden = first_of(&all->hidden, n_token);
+    f->decision = first_of(&all->decision, n_token);
+    f->decision_weight = first_of(&all->decision_weight, n_token);
+    f->decision_gamma = all->decision_gamma;
+    f->queries = queries_of(&all->queries, n_token - n, n, all->queries.dim[2]);
+    f->logits = queries_of(&all->logits, n_token - n, n, n_token);
+    f->query_mean = all->query_mean;
+    f->query_cov = all->query_cov;
+    f->query_freq_abs = all->query_freq_abs;
+    if (n_token > trace->N)
+        return;
+    f->blocks = all->blocks;
+    f->probe = all->probe;
+    f->n_probe = all->n_probe;
+}
+
 static kvt_feed prompt_feed(int layer, int64_t n_window)
 {
     int64_t N = trace->N;
@@ -67,10 +124,35 @@ static kvt_feed prompt_feed(int layer, int64_t n_window)
     float *max = kvt_arena_array(memory, trace->n_head * N, sizeof *max);
     for (int h = 0; h < trace->n_head; h++)
         toy_columns(sum + h * N, max + h * N, trace, layer, h);
-    return (kvt_feed){.rows = rows_of(layer, N - n_window, n_window, N),
-                      .future = rows_of(layer, N, trace->M, N),
-                      .col_sum = kvt_view_of(sum, KVT_F32, KVT_SHAPE("HN", trace->n_head, N)),
-                      .col_max = kvt_view_of(max, KVT_F32, KVT_SHAPE("HN", trace->n_head, N))};
+    kvt_feed f = {.rows = rows_of(layer, N - n_window, n_window, N),
+                  .future = rows_of(layer, N, trace->M, N),
+                  .col_sum = kvt_view_of(sum, KVT_F32, KVT_SHAPE("HN", trace->n_head, N)),
+                  .col_max = kvt_view_of(max, KVT_F32, KVT_SHAPE("HN", trace->n_head, N))};
+    add_more(&f, layer, N, n_window);
+    return f;
+}
+
+/* The probe of that kind that was run at each budget, or the first of it. */
+static void find_probes(int probe_of[N_BUDGET], const kvt_use *use)
+{
+    const kvt_feed *f = trace->more;
+    for (int b = 0; b < N_BUDGET; b++) {
+        probe_of[b] = -1;
+        for (int i = 0; f && use->traits.probe && i < f->n_probe; i++)
+            if (strcmp(kvt_probe_kind_name(trace->probe_kind[i]), use->traits.probe) == 0 &&
+                (probe_of[b] < 0 || f->probe[i].budget == budgets[b]))
+                probe_of[b] = i;
+        probe_of[b] = probe_of[b] < 0 ? 0 : probe_of[b];
+    }
+}
+
+static const kvt_scorer *find_weights(const kvt_policy *p)
+{
+    const char *kind = p->weights_kind ? p->weights_kind : p->name;
+    for (int i = 0; p->weights && i < trace->n_weights; i++)
+        if (strcmp(trace->weights[i].kind, kind) == 0)
+            return trace->weights[i].file;
+    return NULL;
 }
 
 /* Slots that the engine holds are those of the driver, at every budget. */
@@ -111,15 +193,24 @@ static void run_engine(const variant *v, const kvt_use *use, const mini_result *
     kvt_sequence seq = trace->seq;
     seq.position_mass = mass;
     bool decode = plain[N_BUDGET - 1].decodes, skip = v->p->traits.effect == KVT_SKIP;
+    int probe_of[N_BUDGET];
+    double threshold[N_BUDGET];
+    find_probes(probe_of, use);
+    for (int b = 0; b < N_BUDGET; b++)
+        threshold[b] = thresholds[b];
     kvt_engine_spec spec = {.use = use,
                             .seq = &seq,
                             .budget = budgets,
                             .n_budget = N_BUDGET,
                             .decode = decode,
-                            .every = 1,
+                            .every = use->traits.every > 0 ? use->traits.every : 1,
                             .seed = 7,
-                            .trace_digest = "toy"};
-    assert_int_equal(kvt_engine_new(&e, &spec, &err), KVT_OK);
+                            .trace_digest = "toy",
+                            .weights = find_weights(v->p),
+                            .probe_of = probe_of,
+                            .threshold = threshold};
+    if (kvt_engine_new(&e, &spec, &err))
+        fail_msg("%s", err.text);
     int64_t n_window = kvt_use_window(use, trace->N);
     for (int l = 0; l < trace->n_layer; l++) {
         kvt_feed feed = prompt_feed(l, n_window);
@@ -134,6 +225,7 @@ static void run_engine(const variant *v, const kvt_use *use, const mini_result *
     for (int64_t m = 0; decode && m < trace->M; m++) {
         for (int l = 0; l < trace->n_layer; l++) {
             kvt_feed feed = {.rows = rows_of(l, trace->N + m, 1, trace->N + m + 1)};
+            add_more(&feed, l, trace->N + m + 1, 1);
             if (kvt_engine_token(e, l, &feed, &err))
                 fail_msg("%s", err.text);
         }
@@ -154,6 +246,7 @@ static void engine_is_the_plain_driver(void **state)
     kvt_use *use;
     mini_result plain[N_BUDGET];
     size_t mark = kvt_arena_mark(memory);
+    trace = toy_needs_more(v->p) ? rich_trace : plain_trace;
     for (int b = 0; b < N_BUDGET; b++) {
         mini_spec spec = {.trace = trace,
                           .policy = v->p,
@@ -161,9 +254,12 @@ static void engine_is_the_plain_driver(void **state)
                           .params = v->params,
                           .budget = budgets[b],
                           .prefill_only = v->prefill_only,
-                          .position_mass = mass};
+                          .position_mass = mass,
+                          .threshold = thresholds[b]};
         if (mini_run(&plain[b], &spec, memory, &err))
             fail_msg("%s", err.text);
+        if (plain[b].lacks)
+            fail_msg("the trace of this test lacks what it needs");
     }
     if (kvt_use_parse(&use, registry, v->text, &err))
         fail_msg("%s", err.text);
@@ -197,7 +293,8 @@ int main(void)
 {
     kvt_err err;
     memory = kvt_arena_new((size_t)2 << 30);
-    trace = toy_new(memory, 9, 2, 5, 4, 2, 50, 8, false);
+    plain_trace = toy_new(memory, 9, 2, 5, 4, 2, 50, 8, false);
+    rich_trace = toy_rich(memory, 2, 5, 4, 2, 50, 8, false);
     for (size_t i = 0; i < sizeof mass / sizeof *mass; i++)
         mass[i] = (float)(toy_mix((uint64_t)i) % 1000) / 1000;
     if (kvt_registry_new(&registry, &err)) {
@@ -208,12 +305,15 @@ int main(void)
         const kvt_policy *p = kvt_policies()[i];
         if (strcmp(p->name, "random") == 0)
             continue; /* its streams are the engine's own */
+        if (p->traits.effect == KVT_JOIN)
+            continue; /* the plain driver joins no slots */
         for (int act = 0; act < 2; act++) {
             /* a bound of retrieval has no decision on the prompt in the plain driver */
             if (act && (!(p->traits.phases & KVT_DECODE) || p->traits.effect == KVT_SKIP))
                 continue;
             add_case(p, "", "", act);
-            for (int k = 0; kvt_shares()[k] && p->traits.effect != KVT_SKIP; k++)
+            bool shares = p->traits.effect != KVT_SKIP && !p->traits.by_threshold;
+            for (int k = 0; shares && kvt_shares()[k]; k++)
                 add_shared(p, kvt_shares()[k], act);
             for (const kvt_param *q = p->params; q && q->name; q++)
                 for (int k = 0; q->type == KVT_CHOICE && k <= (int)q->max; k++)
@@ -227,6 +327,7 @@ int main(void)
                                        .initial_state = &cases[i]};
     int failed = _cmocka_run_group_tests("engine", tests, (size_t)n_case, NULL, NULL);
     kvt_registry_free(registry);
+    toy_close(rich_trace);
     kvt_arena_free(memory);
     return failed;
 }

@@ -1,4 +1,4 @@
 kvt_test(test_pieces LABEL unit MODULES replay SOURCES test_pieces.c ../toy.c)
 kvt_test(test_shares LABEL unit MODULES replay SOURCES test_shares.c)
 kvt_test(test_policy_cases LABEL unit MODULES replay
-  SOURCES test_policy_cases.c ../mini.c ../toy.c)
+  SOURCES test_policy_cases.c ../mini.c ../mini_cut.c ../toy.c)

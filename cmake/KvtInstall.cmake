@@ -2,7 +2,7 @@
 # completions, kvt.pc.
 include(GNUInstallDirs)
 
-set(KVT_LIBRARY_MODULES analyze train capture replay traces compute base)
+set(KVT_LIBRARY_MODULES analyze live train capture replay traces compute base)
 
 add_library(kvt_shared SHARED)
 kvt_link(kvt_shared ${KVT_LIBRARY_MODULES})

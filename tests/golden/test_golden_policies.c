@@ -207,7 +207,8 @@ int main(void)
         const char *name = kvt_policies()[i]->name;
         char file[64];
         /* what runs behind the prompt and what was learned: test_golden_probes.c and others */
-        if (kvt_policies()[i]->traits.needs & (KVT_NEED_PROBE | KVT_NEED_WEIGHTS))
+        if (kvt_policies()[i]->traits.needs &
+            (KVT_NEED_PROBE | KVT_NEED_WEIGHTS | KVT_NEED_DECISION))
             continue;
         snprintf(file, sizeof file, "%s", name);
         for (char *c = file; *c; c++)

@@ -1,0 +1,130 @@
+/* pieces_score.c - arithmetic that policies with a learned score for each token share. */
+#include <math.h>
+#include <string.h>
+
+#include "kvt/pieces.h"
+
+/* Rows of a hidden layer at a time, so that memory does not grow with the prompt. */
+enum { TILE = 256 };
+
+static const float *row_at(const kvt_view *v, int64_t i)
+{
+    return (const float *)v->data + i * v->stride[0];
+}
+
+void kvt_key_value(float *x, const kvt_lane *lane, int64_t from, int64_t n)
+{
+    int64_t d = lane->keys.dim[1];
+    for (int64_t i = 0; i < n; i++, x += 2 * d) {
+        memcpy(x, row_at(&lane->keys, from + i), (size_t)d * sizeof *x);
+        memcpy(x + d, row_at(&lane->values, from + i), (size_t)d * sizeof *x);
+    }
+}
+
+float kvt_weight_number(const kvt_lane *lane, int i)
+{
+    return *(const float *)lane->weights[i].data;
+}
+
+int64_t kvt_slot_from(const kvt_lane *lane, int64_t position)
+{
+    int64_t s = lane->n_slot;
+    while (s > 0 && lane->pos[s - 1] >= position)
+        s--;
+    return s;
+}
+
+static void read_out(float *out, const float *hidden, int64_t n, int64_t width,
+                     const float *weight, float bias)
+{
+    for (int64_t i = 0; i < n; i++, hidden += width) {
+        double sum = (double)bias;
+        for (int64_t k = 0; k < width; k++)
+            sum += (double)weight[k] * (double)hidden[k];
+        out[i] = (float)sum;
+    }
+}
+
+void kvt_network(float *out, const float *x, int64_t n, const kvt_view *weight,
+                 void (*unit)(float *x, int64_t n), kvt_arena *scratch)
+{
+    int64_t width = weight[0].dim[0], n_in = weight[0].dim[1];
+    size_t start = kvt_arena_mark(scratch);
+    float *hidden = kvt_arena_array(scratch, kvt_min(n, TILE) * width + 1, sizeof *hidden);
+    for (int64_t at = 0; hidden && at < n; at += TILE) {
+        int64_t m = kvt_min(TILE, n - at);
+        kvt_affine(hidden, x + at * n_in, n_in, m, n_in, weight[0].data, weight[1].data, width);
+        unit(hidden, m * width);
+        read_out(out + at, hidden, m, width, weight[2].data, *(const float *)weight[3].data);
+    }
+    for (int64_t i = 0; !hidden && i < n; i++)
+        out[i] = NAN;
+    kvt_arena_rewind(scratch, start);
+}
+
+void kvt_network_new(kvt_lane *lane, int64_t *seen)
+{
+    int64_t from = kvt_slot_from(lane, *seen), width = 2 * lane->keys.dim[1];
+    size_t start = kvt_arena_mark(lane->scratch);
+    float *x = kvt_arena_array(lane->scratch, TILE * width, sizeof *x);
+    for (int64_t at = from; at < lane->n_slot; at += TILE) {
+        int64_t n = kvt_min(TILE, lane->n_slot - at);
+        if (x) {
+            kvt_key_value(x, lane, at, n);
+            kvt_network(lane->mark + at, x, n, lane->weights, kvt_silu, lane->scratch);
+        }
+        for (int64_t i = 0; !x && i < n; i++)
+            lane->mark[at + i] = NAN;
+    }
+    *seen = lane->now + 1;
+    kvt_arena_rewind(lane->scratch, start);
+}
+
+/* r_t(q), or what orders tokens as it does at every q. */
+static double priority(const kvt_pop *p, double r, int64_t position, int64_t now)
+{
+    if (p->step == 1)
+        return r - (double)position * p->log_gamma;
+    return r + (double)((now - position) / p->step) * p->log_gamma;
+}
+
+void kvt_pop_score(const kvt_pop *p, const float *r, float *score, bool *pinned,
+                   const kvt_lane *lane)
+{
+    int64_t best = -1;
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        int64_t t = lane->pos[s];
+        pinned[s] = t < p->sinks || lane->now - t < p->window;
+        score[s] = pinned[s] ? 0 : (float)priority(p, (double)r[s], t, lane->now);
+        if (!pinned[s] && (best < 0 || score[s] > score[best]))
+            best = s;
+    }
+    if (best >= 0 && lane->budget > 0 && lane->budget <= p->sinks + p->window)
+        pinned[best] = true;
+}
+
+void kvt_keep_best_of_all(bool *const *keep, const kvt_lane *lane, int n_lane,
+                          const float *const *score, const bool *const *pinned,
+                          const int64_t *budget)
+{
+    kvt_arena *a = lane->scratch;
+    size_t start = kvt_arena_mark(a);
+    int64_t n = 0, open = 0, at = 0;
+    for (int i = 0; i < n_lane; i++) {
+        n += lane[i].n_slot;
+        open += budget[i];
+    }
+    float *all = kvt_arena_array(a, n, sizeof *all);
+    bool *fixed = kvt_arena_array(a, n, sizeof *fixed);
+    bool *best = kvt_arena_array(a, n, sizeof *best);
+    for (int i = 0; all && fixed && best && i < n_lane; i++)
+        for (int64_t s = 0; s < lane[i].n_slot; s++, at++) {
+            all[at] = score[i][s];
+            fixed[at] = pinned[i][s];
+            open -= fixed[at];
+        }
+    bool good = all && fixed && best && kvt_keep_best(best, all, fixed, n, open, a) >= 0;
+    for (int i = 0; good && i < n_lane; best += lane[i++].n_slot)
+        memcpy(keep[i], best, (size_t)lane[i].n_slot * sizeof *best);
+    kvt_arena_rewind(a, start);
+}

@@ -1,0 +1,57 @@
+/* dmc - average a token into the one before it where the model says so.
+ *
+ *   Nawrot et al., "Dynamic Memory Compression: Retrofitting LLMs for Accelerated Inference",
+ *   2024, arXiv:2403.09636.
+ *
+ * A retrofitted model gives up a channel of its keys and one of its queries. Before RoPE, for
+ * each lane,
+ *
+ *   alpha_t = 1[ k_t[D-1] - 5 > 0 ]          omega_t = sigma(mean over the group of q_t[D-1] +
+ * 5) alpha = 0:  a new slot with z = omega_t alpha = 1:  kbar <- (kbar z + k_t omega_t) / (z +
+ * omega_t), the same for v; z <- z + omega_t
+ *
+ * alpha_0 is 0. A pooled key is rotated at the newest position, and the two channels are zero
+ * in attention. Lanes are ragged; prompt tokens come one by one.
+ *
+ * On a model that was not retrofitted these channels are features like others, and any number
+ * would be about nothing: without /decision/logit (k_t[D-1] - 5) and /decision/weight (omega_t)
+ * of policy dmc it is not replayable. With them the joins are known, but not the rows that the
+ * joined cache gives, which this version does not compute; published code: NVIDIA/Megatron-LM,
+ * branch dmc, d36bf8d. */
+#include "kvt/pieces.h"
+
+/* What the newest token's bit says. */
+static bool join(const void *params, const kvt_lane *lane, float *weight)
+{
+    (void)params;
+    int64_t s = lane->n_slot - 1;
+    const float *logit = lane->decision.data, *omega = lane->decision_weight.data;
+    *weight = omega ? omega[s] : 1;
+    return lane->pos[s] > 0 && logit[s] > 0;
+}
+
+/* Nothing is ranked: slots only grow fewer by joining. */
+static void score(const void *params, float *out, bool *pinned, const kvt_lane *lane)
+{
+    (void)params;
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        out[s] = 0;
+        pinned[s] = true;
+    }
+}
+
+const kvt_policy kvt_policy_dmc = {
+    .abi = KVT_POLICY_ABI,
+    .name = "dmc",
+    .title = "average a token into the one before it where the model says so",
+    .paper = "Nawrot et al. 2024, arXiv:2403.09636",
+    .differs = "",
+    .traits = {.phases = KVT_PREFILL | KVT_DECODE,
+               .needs = KVT_NEED_DECISION,
+               .effect = KVT_JOIN,
+               .exactness = KVT_NOT_REPLAYABLE,
+               .may_exceed = true,
+               .decision = "dmc"},
+    .join = join,
+    .score = score,
+};

@@ -1,0 +1,136 @@
+/* dms - evict what a learned bit has marked, after a delay.
+ *
+ *   Lancucki et al., "Inference-Time Hyper-Scaling with KV Cache Compression" (dynamic memory
+ *   sparsification), 2025, arXiv:2506.05345.
+ *
+ * A retrofitted model says for each token and kv head whether it goes, one token later:
+ *
+ *   a_t = 100 (W rmsnorm(x_t))_g - 5         (shipped; the paper borrows a channel of the
+ * query) e_t = 1[ a_{t+1} > 0 ]                   the bit that comes with t + 1 decides about t
+ *
+ * A marked token is visible while q < t + W: the lane of query q holds the last W tokens and
+ * those before them that are not marked. Lanes are ragged and have no bound; a row sees what is
+ * left after the drop.
+ *
+ * from=decisions reads a of such a model's own trace (/decision/logit of policy dms, stored at
+ * the token that it comes with): score -a_{t+1}, kept above 0 unless threshold=X says
+ * otherwise. On a frozen model there is no such bit: from=weights (the default) is a surrogate
+ * with kvpop-mlp's score, the same delay and a threshold that meets the budget in the mean; a
+ * file of kind kvpop-mlp is read, its sinks, window and decay are not.
+ *
+ * Not specified: what to do on a frozen model. W is 256 in the paper and 512 in the published
+ * checkpoint (NVIDIA/Model-Optimizer a2fbac7); training sees a marked token one step longer.
+ * Differs: nothing is stored in pages of 256 tokens here, lengths are exact. kvpress's DMSPress
+ * is another thing (any scorer, a window, a threshold). Cost for each lane: none on top of the
+ * model's, or kvpop-mlp's; one float a slot. */
+#include "kvt/pieces.h"
+
+#include <float.h>
+
+typedef struct dms {
+    int from;
+    int64_t window;
+} dms;
+
+enum { FROM_WEIGHTS, FROM_DECISIONS };
+
+static const kvt_choice froms[] = {
+    [FROM_WEIGHTS] = {"weights", "",
+                      "the scorer of weights=FILE on a frozen model (surrogate)"},
+    [FROM_DECISIONS] = {"decisions", "", "bits that the trace of a retrofitted model holds"},
+};
+
+static const kvt_param params[] = {
+    KVT_PARAM_CHOICE(dms, from, FROM_WEIGHTS, froms, "where the scores come from"),
+    KVT_PARAM(dms, window, 256, 1, 1048576, "tokens",
+              "W: a marked token stays so long (published checkpoint: 512)"),
+    {0},
+};
+
+static const kvt_weight weights[] = {
+    {"in/weight", "LGKW", "hidden layer, of [k; v]"},
+    {"in/bias", "LGK", "its bias"},
+    {"out/weight", "LGK", "read-out"},
+    {"out/bias", "LG", "its bias"},
+    {0},
+};
+
+static void vary(const void *params_, kvt_traits *traits)
+{
+    const dms *p = params_;
+    if (p->from == FROM_DECISIONS) {
+        traits->needs &= ~(unsigned)(KVT_NEED_KEYS | KVT_NEED_VALUES | KVT_NEED_WEIGHTS);
+        traits->own_threshold = true;
+        traits->threshold = 0;
+    } else {
+        traits->needs &= ~(unsigned)KVT_NEED_DECISION;
+        traits->exactness = KVT_SURROGATE;
+    }
+}
+
+/* mark[t] = a_{t+1}, once t + 1 is there; both are in the window then. */
+static void shift(kvt_lane *lane, int64_t *seen)
+{
+    const float *logit = lane->decision.data;
+    for (int64_t s = kvt_max(kvt_slot_from(lane, *seen), 1); s < lane->n_slot; s++)
+        if (lane->pos[s - 1] + 1 == lane->pos[s])
+            lane->mark[s - 1] = logit[s];
+    *seen = lane->now + 1;
+}
+
+static void step(const void *params_, kvt_lane *lane)
+{
+    const dms *p = params_;
+    if (p->from == FROM_DECISIONS)
+        shift(lane, lane->state);
+    else
+        kvt_network_new(lane, lane->state);
+}
+
+/* What is kept scores above the threshold: a logit of 0 marks nothing. */
+static float keep_score(float logit)
+{
+    return logit == 0 ? FLT_MIN : -logit;
+}
+
+static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+{
+    const dms *p = params_;
+    kvt_lane own = *lane;
+    step(p, &own); /* the decision lies in front of the row */
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        float mark = lane->mark[s];
+        pinned[s] = lane->now - lane->pos[s] < p->window;
+        out[s] = p->from == FROM_DECISIONS ? keep_score(mark) : mark;
+    }
+}
+
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    work->state_bytes_slot = sizeof(float);
+}
+
+const kvt_policy kvt_policy_dms = {
+    .abi = KVT_POLICY_ABI,
+    .name = "dms",
+    .title = "evict what a learned bit has marked, after a delay",
+    .paper = "Lancucki et al. 2025, arXiv:2506.05345",
+    .differs = "on a frozen model: kvpop-mlp's score and a threshold instead of a trained bit",
+    .traits = {.phases = KVT_PREFILL | KVT_DECODE,
+               .needs = KVT_NEED_KEYS | KVT_NEED_VALUES | KVT_NEED_WEIGHTS | KVT_NEED_DECISION,
+               .exactness = KVT_EXACT,
+               .drop_first = true,
+               .by_threshold = true,
+               .decision = "dms"},
+    .slot_width = 1,
+    .state_size = sizeof(int64_t),
+    .params_size = sizeof(dms),
+    .params = params,
+    .weights = weights,
+    .weights_kind = "kvpop-mlp",
+    .vary = vary,
+    .step = step,
+    .score = score,
+    .work = work,
+};

@@ -1,0 +1,164 @@
+/* fast-kvzip - rank the prompt by a small gate that has learned KVzip's scores.
+ *
+ *   Kim et al., "Fast KVzip: Efficient and Accurate LLM Inference with Gated KV Eviction",
+ *   2026, arXiv:2601.17668.
+ *
+ * With h_t the input of the attention projections, d = 16, query heads u of a kv head's group
+ * and 16 learned base keys e of the kv head,
+ *
+ *   q_{t,u} = RMSNorm(W_q h_t + b)           kk_t = RMSNorm(W_k h_t)
+ *   a = q_{t,u} . kk_t / sqrt(d) + b_u       a_e = q_{t,u} . kbase_e / sqrt(d)
+ *   score_t = mean over u of 1 / (1 + sum over e of exp(a_e - a))
+ *
+ * that is the share of attention that a token's own gate key wins against the base keys. The
+ * first `sinks` and the last `recent` of the prompt are kept (4,096 tokens from 32,768 on); of
+ * all layers and kv heads together the best are kept, so that lanes differ in length.
+ *
+ * Not specified: the norm's eps (1e-6 here). b_u is added once, as inference does (the
+ * published training adds it twice); Janghyun1230/FastKVzip 7d78b34. Differs: the prompt only;
+ * the published code may go on while decoding. Cost for each lane: O(d (R + 1) E) a token,
+ * once; one float a slot. */
+#include "kvt/pieces.h"
+
+#include <math.h>
+#include <stdio.h>
+
+typedef struct fast_kvzip {
+    int64_t sinks;
+    double recent;
+} fast_kvzip;
+
+enum { LONG_PROMPT = 32768, LONG_RECENT = 4096, TILE = 64 };
+
+static const kvt_param params[] = {
+    KVT_PARAM(fast_kvzip, sinks, 4, 0, 65536, "tokens", "first tokens that are always kept"),
+    KVT_PARAM(fast_kvzip, recent, 0.02, 0, 1, "frac",
+              "share of the prompt at its end that is always kept"),
+    {0},
+};
+
+enum { Q_WEIGHT, Q_BIAS, Q_GAIN, K_WEIGHT, K_GAIN, BASE, LOGIT_BIAS };
+
+static const kvt_weight weights[] = {
+    [Q_WEIGHT] = {"query/weight", "LHOE", "W_q, of the input of the projections"},
+    [Q_BIAS] = {"query/bias", "LHO", "b"},
+    [Q_GAIN] = {"query/gain", "LO", "gain of the norm of queries"},
+    [K_WEIGHT] = {"key/weight", "LGOE", "W_k"},
+    [K_GAIN] = {"key/gain", "LO", "gain of the norm of keys"},
+    [BASE] = {"base", "LGKO", "base keys"},
+    [LOGIT_BIAS] = {"logit/bias", "LH", "b_u"},
+    {0},
+};
+
+static int64_t recent(const fast_kvzip *p, int64_t n_prompt)
+{
+    return n_prompt >= LONG_PROMPT ? LONG_RECENT : (int64_t)(p->recent * (double)n_prompt);
+}
+
+static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
+{
+    const fast_kvzip *p = params_;
+    int64_t last = recent(p, n_token), need = p->sinks + last;
+    if (budget >= n_token || budget >= need)
+        return true;
+    snprintf(why, cap,
+             "%lld first and %lld last tokens need a budget of %lld or more, got %lld",
+             (long long)p->sinks, (long long)last, (long long)need, (long long)budget);
+    return false;
+}
+
+/* The rows of x [n d], each divided by its RMS and scaled. */
+static void norm(float *x, int64_t n, int64_t d, const float *gain)
+{
+    for (int64_t i = 0; i < n; i++, x += d) {
+        double square = 0;
+        for (int64_t j = 0; j < d; j++)
+            square += (double)x[j] * (double)x[j];
+        double scale = 1 / sqrt(square / (double)d + 1e-6);
+        for (int64_t j = 0; j < d; j++)
+            x[j] = (float)((double)x[j] * scale * (double)gain[j]);
+    }
+}
+
+static double dot(const float *a, const float *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t j = 0; j < n; j++)
+        sum += (double)a[j] * (double)b[j];
+    return sum;
+}
+
+/* Of one query head and token. */
+static double gate(const kvt_lane *lane, const float *query, const float *key, double bias)
+{
+    const kvt_view *base = &lane->weights[BASE];
+    int64_t d = base->dim[1];
+    double a = dot(query, key, d) / sqrt((double)d) + bias, others = 0;
+    for (int64_t e = 0; e < base->dim[0]; e++)
+        others += exp(dot(query, (const float *)base->data + e * d, d) / sqrt((double)d) - a);
+    return 1 / (1 + others);
+}
+
+/* The mean over the query heads, of the slots at..at + n - 1. */
+static void score_tile(float *out, const kvt_lane *lane, int64_t at, int64_t n, float *key,
+                       float *query)
+{
+    const kvt_view *w = lane->weights;
+    int64_t n_head = w[Q_WEIGHT].dim[0], d = w[Q_WEIGHT].dim[1], E = w[Q_WEIGHT].dim[2];
+    int64_t ld = lane->hidden.stride[0];
+    const float *x = (const float *)lane->hidden.data + at * ld, *bias = w[Q_BIAS].data;
+    double sum[TILE] = {0};
+    kvt_affine(key, x, ld, n, E, w[K_WEIGHT].data, NULL, d);
+    norm(key, n, d, w[K_GAIN].data);
+    for (int64_t u = 0; u < n_head; u++) {
+        kvt_affine(query, x, ld, n, E, (const float *)w[Q_WEIGHT].data + u * d * E,
+                   bias + u * d, d);
+        norm(query, n, d, w[Q_GAIN].data);
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += gate(lane, query + i * d, key + i * d,
+                           (double)((const float *)w[LOGIT_BIAS].data)[u]);
+    }
+    for (int64_t i = 0; i < n; i++)
+        out[at + i] = (float)(sum[i] / (double)n_head);
+}
+
+static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+{
+    const fast_kvzip *p = params_;
+    int64_t last = recent(p, lane->n_slot), d = lane->weights[BASE].dim[1];
+    float *key = kvt_arena_array(lane->scratch, TILE * d, sizeof *key);
+    float *query = kvt_arena_array(lane->scratch, TILE * d, sizeof *query);
+    for (int64_t at = 0; key && query && at < lane->n_slot; at += TILE)
+        score_tile(out, lane, at, kvt_min(TILE, lane->n_slot - at), key, query);
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        pinned[s] = lane->pos[s] < p->sinks || lane->now - lane->pos[s] < last;
+        if (!key || !query) /* NaN, which is refused: no memory */
+            out[s] = NAN;
+    }
+}
+
+static void choose(const void *params_, bool *const *keep, const kvt_lane *lane, int n_lane,
+                   const float *const *scores, const bool *const *pinned, const int64_t *budget)
+{
+    (void)params_;
+    kvt_keep_best_of_all(keep, lane, n_lane, scores, pinned, budget);
+}
+
+const kvt_policy kvt_policy_fast_kvzip = {
+    .abi = KVT_POLICY_ABI,
+    .name = "fast-kvzip",
+    .title = "rank the prompt by a small gate that has learned KVzip's scores",
+    .paper = "Kim et al. 2026, arXiv:2601.17668",
+    .differs = "the prompt only",
+    .traits = {.phases = KVT_PREFILL,
+               .needs = KVT_NEED_HIDDEN | KVT_NEED_WEIGHTS,
+               .scope = KVT_BY_MODEL,
+               .exactness = KVT_EXACT,
+               .one_ranking = true},
+    .params_size = sizeof(fast_kvzip),
+    .params = params,
+    .weights = weights,
+    .fits = fits,
+    .score = score,
+    .select = choose,
+};

@@ -1,0 +1,82 @@
+/* kvzap - keep what a linear map of the hidden state scores above a threshold.
+ *
+ *   Jegou and Jeblick, "KVzap: Fast, Adaptive, and Faithful KV Cache Pruning", 2026,
+ *   arXiv:2601.07891.
+ *
+ * With h_t the input of the attention projections, after the input norm,
+ *
+ *   s_t = w . h_t + b                        for each kv head, an estimate of log KVzip+
+ *
+ * a token is evicted when s_t is below a threshold (about -4 as published) and it is not one of
+ * the last `window`. Prompt and response alike; lanes are ragged. The map is fitted by least
+ * squares to the log of KVzip+'s scores (the largest attention that the prompt gets while it is
+ * repeated, times |W_O v| / |h|), in the weights=FILE of kvt train. A score depends on the
+ * cache nowhere: on the prompt this is what the policy keeps.
+ *
+ * Not specified: how one compares at a budget; here the threshold is the one whose mean kept
+ * count on the other traces of the set meets it, and threshold=X sets it.
+ * Differs: the linear map only; the paper's better one has a hidden layer of 512 units. Cost
+ * for each lane: O(E) a token; one float a slot. */
+#include "kvt/pieces.h"
+
+typedef struct kvzap {
+    int64_t window;
+} kvzap;
+
+static const kvt_param params[] = {
+    KVT_PARAM(kvzap, window, 128, 0, 1048576, "tokens", "last tokens that are always kept"),
+    {0},
+};
+
+static const kvt_weight weights[] = {
+    {"weight", "LGE", "w, of the input of the projections"},
+    {"bias", "LG", "b"},
+    {0},
+};
+
+static void step(const void *params_, kvt_lane *lane)
+{
+    int64_t *seen = lane->state;
+    int64_t from = kvt_slot_from(lane, *seen), width = lane->hidden.dim[1];
+    (void)params_;
+    kvt_affine(lane->mark + from,
+               (const float *)lane->hidden.data + from * lane->hidden.stride[0],
+               lane->hidden.stride[0], lane->n_slot - from, width, lane->weights[0].data,
+               lane->weights[1].data, 1);
+    *seen = lane->now + 1;
+}
+
+static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+{
+    const kvzap *p = params_;
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        out[s] = lane->mark[s];
+        pinned[s] = lane->now - lane->pos[s] < p->window;
+    }
+}
+
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    work->state_bytes_slot = sizeof(float);
+}
+
+const kvt_policy kvt_policy_kvzap = {
+    .abi = KVT_POLICY_ABI,
+    .name = "kvzap",
+    .title = "keep what a linear map of the hidden state scores above a threshold",
+    .paper = "Jegou and Jeblick 2026, arXiv:2601.07891",
+    .differs = "the linear map only, not the one with a hidden layer",
+    .traits = {.phases = KVT_PREFILL | KVT_DECODE,
+               .needs = KVT_NEED_HIDDEN | KVT_NEED_WEIGHTS,
+               .exactness = KVT_EXACT,
+               .by_threshold = true},
+    .slot_width = 1,
+    .state_size = sizeof(int64_t),
+    .params_size = sizeof(kvzap),
+    .params = params,
+    .weights = weights,
+    .step = step,
+    .score = score,
+    .work = work,
+};

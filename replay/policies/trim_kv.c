@@ -1,0 +1,83 @@
+/* trim-kv - keep what a learned retention has not let fade.
+ *
+ *   Bui et al., "Cache What Lasts: Token Retention for Memory-Bounded KV Cache in LLMs"
+ *   (TRIM-KV), 2025, arXiv:2512.03324.
+ *
+ * A gate for each lane gives a token a retention beta_t of (0, 1), whose powers stand for what
+ * is left of it:
+ *
+ *   log beta_t = logsigmoid(MLP(h_t))
+ *   score_t(q) = (q + 1 - t) log beta_t
+ *
+ * and the B best are kept each time a lane has grown by 128 tokens. Age multiplies log beta, so
+ * that the order of two tokens changes with q (KVpop's does not). Nothing is pinned; `recent`
+ * of the newest may be.
+ *
+ * The gate belongs to a model that was trained with it, so that its decisions are read: from
+ * /decision/logit of policy trim-kv, what logsigmoid is taken of.
+ * Differs: the variant that adds log |k_t| and DBTrimKV's one budget for all lanes are not
+ * here. Cost for each lane: O(S) a decision; one float a slot (ngocbh/trimkv 0456bc4). */
+#include "kvt/pieces.h"
+
+#include <math.h>
+#include <stdio.h>
+
+typedef struct trim_kv {
+    int64_t recent;
+} trim_kv;
+
+static const kvt_param params[] = {
+    KVT_PARAM(trim_kv, recent, 0, 0, 1048576, "tokens", "newest tokens that are always kept"),
+    {0},
+};
+
+static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
+{
+    const trim_kv *p = params_;
+    if (budget >= n_token || budget >= p->recent)
+        return true;
+    snprintf(why, cap, "%lld newest tokens need a budget of %lld or more, got %lld",
+             (long long)p->recent, (long long)p->recent, (long long)budget);
+    return false;
+}
+
+/* log sigma(u), which neither overflows nor loses its small values. */
+static double log_sigmoid(double u)
+{
+    return u < 0 ? u - log1p(exp(u)) : -log1p(exp(-u));
+}
+
+static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+{
+    const trim_kv *p = params_;
+    const float *logit = lane->decision.data;
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        int64_t age = lane->now - lane->pos[s];
+        out[s] = (float)((double)(age + 1) * log_sigmoid((double)logit[s]));
+        pinned[s] = age < p->recent;
+    }
+}
+
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    work->state_bytes_slot = sizeof(float);
+}
+
+const kvt_policy kvt_policy_trim_kv = {
+    .abi = KVT_POLICY_ABI,
+    .name = "trim-kv",
+    .title = "keep what a learned retention has not let fade",
+    .paper = "Bui et al. 2025, arXiv:2512.03324",
+    .differs = "",
+    .traits = {.phases = KVT_PREFILL | KVT_DECODE,
+               .needs = KVT_NEED_DECISION,
+               .exactness = KVT_OPEN_LOOP,
+               .every = 128,
+               .decision = "trim-kv"},
+    .params_size = sizeof(trim_kv),
+    .params = params,
+    .fits = fits,
+    .score = score,
+    .work = work,
+};

@@ -1,0 +1,2 @@
+kvt_test(test_golden_scored LABEL golden MODULES replay
+  SOURCES test_golden_scored.c scored.c ../mini.c ../mini_cut.c ../toy.c)

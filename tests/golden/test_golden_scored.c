@@ -1,0 +1,151 @@
+/* test_golden_scored.c - what policies with a learned score keep, token by token, against numpy
+ * versions in double, written from the papers (make_scorers.py). Every cell of the CSV files is
+ * a test of its own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "../mini.h"
+#include "scored.h"
+
+enum { CELL_MAX = 128, FIELDS = 8, KEY_FIELDS = 4, LINE_MAX = 2048, T_MAX = 256 };
+/* toy, params, budget (or threshold), act; tokens, layer, lane, kept */
+enum { TOY, PARAMS, LIMIT, ACT, TOKENS, LAYER, LANE, KEPT };
+
+static const char *const policies[] = {
+    "kvpop",  "kvpop-mlp",  "dms",         "kvzap", "kvp-supervised",
+    "locret", "fast-kvzip", "foresightkv", "wg-kv", "trim-kv"};
+
+typedef struct cell {
+    char name[160];
+    const kvt_policy *policy;
+    char **line; /* [n_line FIELDS] */
+    int n_line;
+} cell;
+
+static cell cells[CELL_MAX];
+static int n_cell;
+static kvt_arena *memory;
+
+/* The text up to `stop`, or between quotes; *at moves behind it. */
+static char *take(char **at, char stop)
+{
+    char *start = *at;
+    bool quoted = *start == '"';
+    char *end = strchr(start + quoted, quoted ? '"' : stop);
+    *at = end ? end + 1 + quoted : start + strlen(start);
+    if (end)
+        *end = 0;
+    return start + quoted;
+}
+
+static void read_cells(const kvt_policy *p)
+{
+    char path[512], file[64];
+    kvt_err err;
+    buf text;
+    snprintf(file, sizeof file, "%s", p->name);
+    for (char *c = file; *c; c++)
+        *c = *c == '-' ? '_' : *c;
+    snprintf(path, sizeof path, "%s/tests/golden/%s.csv", KVT_SOURCE_DIR, file);
+    buf_init(&text, 1 << 20);
+    if (file_read(&text, path, 1 << 20, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        exit(1);
+    }
+    char *at = kvt_arena_text(memory, buf_get(&text));
+    char **field = kvt_arena_array(memory, (int64_t)LINE_MAX * FIELDS, sizeof *field);
+    take(&at, '\n');
+    for (cell *c = NULL; *at; field += FIELDS) {
+        char *row = take(&at, '\n');
+        for (int i = 0; i < FIELDS; i++)
+            field[i] = take(&row, ',');
+        bool same = c != NULL;
+        for (int i = 0; same && i < KEY_FIELDS; i++)
+            same = strcmp(field[i], c->line[i]) == 0;
+        if (!same) {
+            c = &cells[n_cell++];
+            c->policy = p, c->line = field;
+            snprintf(c->name, sizeof c->name, "%s:%s at %s %s %s", p->name, field[PARAMS],
+                     field[LIMIT], field[ACT], field[TOY]);
+        }
+        c->n_line++;
+    }
+    buf_fini(&text);
+}
+
+/* "3-5 9" */
+static void read_runs(const char *text, uint8_t *mask)
+{
+    for (const char *c = text; *c;) {
+        char *end;
+        long from = strtol(c, &end, 10), to = *end == '-' ? strtol(end + 1, &end, 10) : from;
+        for (long j = from; j <= to; j++)
+            mask[j] = 1;
+        c = end + (*end == ' ');
+    }
+}
+
+static void print_set(const char *what, const uint8_t *mask, int64_t n)
+{
+    printf("  %-9s", what);
+    for (int64_t j = 0; j < n; j++)
+        if (mask[j])
+            printf(" %lld", (long long)j);
+    printf("\n");
+}
+
+static void keeps_what_the_paper_says(void **state)
+{
+    const cell *c = *state;
+    size_t mark = kvt_arena_mark(memory);
+    bool by_threshold = c->policy->traits.by_threshold;
+    toy *t = scored_new(memory, c->line[TOY]);
+    mini_result r;
+    kvt_err err;
+    assert_non_null(t);
+    mini_spec spec = {.trace = t,
+                      .policy = c->policy,
+                      .params = c->line[PARAMS],
+                      .budget = by_threshold ? t->T : atoll(c->line[LIMIT]),
+                      .threshold = by_threshold ? atof(c->line[LIMIT]) : 0,
+                      .prefill_only = strcmp(c->line[ACT], "prefill") == 0};
+    if (mini_run(&r, &spec, memory, &err))
+        fail_msg("%s", err.text);
+    if (r.skipped || r.lacks)
+        fail_msg("skipped: %s", r.why);
+    for (int i = 0; i < c->n_line; i++) {
+        char *const *f = c->line + i * FIELDS;
+        uint8_t want[T_MAX] = {0};
+        const uint8_t *got = mini_held(&r, t, atoi(f[TOKENS]), atoi(f[LAYER]), atoi(f[LANE]));
+        read_runs(f[KEPT], want);
+        if (memcmp(want, got, (size_t)t->T) != 0) {
+            print_set("expected", want, t->T);
+            print_set("got", got, t->T);
+            fail_msg("after %s tokens, layer %s, lane %s", f[TOKENS], f[LAYER], f[LANE]);
+        }
+    }
+    kvt_arena_rewind(memory, mark);
+}
+
+int main(void)
+{
+    memory = kvt_arena_new((size_t)1 << 30);
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++)
+        read_cells(kvt_policy_find(policies[i]));
+    static struct CMUnitTest tests[CELL_MAX];
+    for (int i = 0; i < n_cell; i++)
+        tests[i] = (struct CMUnitTest){.name = cells[i].name,
+                                       .test_func = keeps_what_the_paper_says,
+                                       .initial_state = &cells[i]};
+    int failed = _cmocka_run_group_tests("learned scores", tests, (size_t)n_cell, NULL, NULL);
+    kvt_arena_free(memory);
+    return failed;
+}

@@ -1,0 +1,96 @@
+/* fit.h - stochastic descent of many small scorers at once, one a unit (a lane, or a layer).
+ *
+ * A step reads a batch of traces, one after the other; the units of a trace are learned side by
+ * side, each by one thread, so that threads change no byte. Inputs are standardised by each
+ * unit's mean and deviation over the training set, measured in a first pass; fold_input() puts
+ * that into the first weights before they are written. */
+#ifndef TRAIN_FIT_H
+#define TRAIN_FIT_H
+
+#include "train/tracein.h"
+
+/* Sums; a mean is sum / n. */
+typedef struct fit_sum {
+    double loss, n_loss;
+    double recall, lost, n_recall; /* of the teacher's best 10 %; share of its mass missed */
+} fit_sum;
+
+/* One unit of one trace. */
+typedef struct fit_at {
+    const tracein *s;
+    int unit, layer, lane; /* lane 0 where units are layers */
+    const float *x;        /* [n n_in] standardised */
+    int64_t n;
+    const float *param;
+    float *grad;     /* added to; NULL where it is judged */
+    uint64_t rng[4]; /* of (seed, epoch, trace, unit) */
+    kvt_arena *work;
+    bool first; /* judged before the first step */
+} fit_at;
+
+/* Optimiser and schedule: the parameters that every such trainer has. */
+typedef struct fit_plan {
+    int64_t steps, epochs, batch, eval_every;
+    double rate, warmup, clip;
+    double momentum; /* > 0: descent with momentum instead of Adam */
+    bool half;       /* tensors are written as halves */
+} fit_plan;
+
+typedef struct fit_spec {
+    int64_t n_param, n_in;
+    bool by_layer;
+    const kvt_ds *ds;
+    int n_ds;
+    fit_plan plan;
+    void *user;
+    /* Checks a trace, makes s->extra. May be NULL; close frees it. */
+    kvt_code (*open)(void *user, tracein *s, kvt_err *err);
+    void (*close)(void *user, tracein *s);
+    /* Inputs of a unit as they are, [n n_in]; NULL: no memory. */
+    float *(*input)(void *user, const tracein *s, int layer, int lane, int64_t *n,
+                    kvt_arena *work);
+    /* Sees each unit of each training trace once, traces in order. May be NULL. */
+    bool (*meet)(void *user, const tracein *s, int unit, int layer, int lane, kvt_arena *work);
+    void (*begin)(void *user, int unit, float *param, uint64_t rng[4]);
+    /* False: no memory. */
+    bool (*learn)(void *user, const fit_at *at, fit_sum *sum);
+    bool (*judge)(void *user, const fit_at *at, fit_sum *sum);
+    void (*first)(void *user, train_run *run); /* after the first judging; may be NULL */
+} fit_spec;
+
+/* param [n_unit n_param], mean and scale [n_unit n_in]: x' = (x - mean) * scale. */
+typedef struct fit {
+    const fit_spec *spec;
+    int64_t n_unit, n_step;
+    float *param, *grad, *m, *v, *mean, *scale;
+    fit_sum *sum; /* [n_unit] */
+    kvt_arena **work;
+    int n_thread;
+} fit;
+
+KVT_CHECKED kvt_code fit_run(fit *f, train_run *run, const fit_spec *spec, kvt_err *err);
+KVT_CHECKED kvt_code fit_counts(train_run *run, const fit_spec *spec, kvt_err *err); /* plan */
+void fit_free(fit *f);
+
+/* out [n] = draws of N(0, deviation^2). */
+void fit_normal(float *out, int64_t n, double deviation, uint64_t rng[4]);
+
+/* weight [rows n_in] and bias [rows] of unit u, made for inputs as they are. */
+void fit_fold(const fit *f, int64_t u, float *weight, float *bias, int64_t rows);
+
+/* A tensor of a file out of the units' vectors: element i of unit u is param[u][offset + i]. */
+typedef struct fit_tensor {
+    const char *name, *help, *axes; /* behind L (and G): "KW" */
+    int64_t offset, dim[2];
+} fit_tensor;
+
+/* Writes a scorer: tensors of the units and single numbers. */
+typedef struct fit_number {
+    const char *name, *help;
+    float value;
+} fit_number;
+KVT_CHECKED kvt_code fit_write(const fit *f, train_run *run, const char *kind,
+                               const fit_tensor *tensor, int n_tensor, const fit_number *number,
+                               int n_number, kvt_err *err);
+
+#endif

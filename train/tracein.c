@@ -1,0 +1,64 @@
+/* tracein.c - one trace while a step reads it (train/tracein.h). */
+#include "train/tracein.h"
+
+#include "base/half.h"
+
+static kvt_code read_all(tracein *s, kvt_err *err)
+{
+    for (int i = 0; i < s->n_ds * s->n_layer; i++)
+        if (kvt_trace_read_raw(s->t, s->ds[i / s->n_layer], i % s->n_layer, &s->view[i], err))
+            return err->code;
+    return KVT_OK;
+}
+
+kvt_code tracein_open(tracein *s, const train_trace *of, const kvt_ds *ds, int n_ds,
+                      kvt_err *err)
+{
+    *s = (tracein){.of = of, .n_ds = n_ds};
+    if (kvt_trace_open(&s->t, of->path, 1 << 20, err))
+        return err->code;
+    s->info = kvt_trace_info_of(s->t);
+    const kvt_geometry *g = &s->info->facts.model;
+    s->H = g->n_head;
+    s->G = g->n_kv_head;
+    s->R = g->n_head / g->n_kv_head;
+    s->D = g->head_dim;
+    s->E = g->n_hidden;
+    s->N = of->n_prompt;
+    s->T = of->n_token;
+    s->n_layer = s->info->n_layer;
+    for (int i = 0; i < n_ds; i++)
+        s->ds[i] = ds[i];
+    s->view = kvt_alloc((int64_t)n_ds * s->n_layer, sizeof *s->view);
+    if (!s->view)
+        return kvt_fail_memory(err, (size_t)n_ds * (size_t)s->n_layer * sizeof *s->view);
+    return read_all(s, err);
+}
+
+void tracein_close(tracein *s)
+{
+    for (int i = 0; s->view && i < s->n_ds * s->n_layer; i++)
+        if (s->view[i].data)
+            kvt_trace_done(s->t, &s->view[i]);
+    kvt_free(s->view);
+    kvt_trace_close(s->t);
+    *s = (tracein){0};
+}
+
+const void *tracein_at(const tracein *s, kvt_ds ds, int layer)
+{
+    for (int i = 0; i < s->n_ds; i++)
+        if (s->ds[i] == ds)
+            return s->view[i * s->n_layer + layer].data;
+    return NULL;
+}
+
+void tracein_lane(float *out, const tracein *s, int layer, int lane, int64_t n, int64_t ld)
+{
+    const uint16_t *k = tracein_at(s, KVT_DS_KEYS, layer),
+                   *v = tracein_at(s, KVT_DS_VALUES, layer);
+    for (int64_t t = 0; t < n; t++) {
+        half_to_floats(out + t * ld, k + (lane * s->T + t) * s->D, s->D);
+        half_to_floats(out + t * ld + s->D, v + (lane * s->T + t) * s->D, s->D);
+    }
+}

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "base/text.h"
+#include "cli/capture_probe.h"
 #include "cli/cli.h"
 #include "kvt/capture.h"
 
@@ -20,6 +21,7 @@ typedef struct options {
     int64_t max_new, top_k, delay, rows_limit, block_limit;
     double temperature, top_p;
     int level, queries;
+    cli_list probe, trace;
 } options;
 
 static const char *const levels[] = {"summary", "replay", "full", "train", NULL};
@@ -67,6 +69,10 @@ static const cli_option table[] = {
      .help = "store attention rows where they take at most this"},
     {.name = "block-limit", .type = CLI_SIZE, CLI_OPT(options, block_limit), .arg = "SIZE", .def = "512MiB",
      .help = "make blocks of queries so long that their sums take at most this"},
+    {.name = "probe", .type = CLI_LIST, CLI_OPT(options, probe), .arg = "NAME=kind:args@budget",
+     .help = "run a probe on the prompt, extra tokens whose queries are stored with the trace"},
+    {.name = "trace", .type = CLI_LIST, CLI_OPT(options, trace), .arg = "FILE", .complete = "trace",
+     .help = "add the probes to this trace, or to those below this folder, in place of capturing"},
     {.name = "compress", .type = CLI_FLAG, CLI_OPT(options, compress),
      .help = "write chunks with shuffle, deflate and checksums"},
     {.name = "no-text", .type = CLI_FLAG, CLI_OPT(options, no_text),
@@ -76,7 +82,7 @@ static const cli_option table[] = {
     {.name = "plan", .letter = 'n', .type = CLI_FLAG, CLI_OPT(options, plan),
      .help = "print bytes on disk, memory and time, and run nothing"},
     {.name = "force", .type = CLI_FLAG, CLI_OPT(options, force),
-     .help = "replace traces that are there"},
+     .help = "replace traces, or probes of that name, that are there"},
     {0},
 };
 /* clang-format on */
@@ -144,17 +150,30 @@ static kvt_code spec_of(kvt_capture_spec *s, const cli *c, const options *o, buf
     return KVT_OK;
 }
 
-static void print_plan(const cli *c, const kvt_capture_plan *p)
+/* A command that adds probes to traces runs no prompt. */
+static kvt_code only_probes(const options *o, kvt_err *err)
+{
+    if (!o->probe.n)
+        return kvt_fail(err, KVT_USAGE,
+                        "a trace is given: expected --probe, what to add to it");
+    if (o->prompt || o->prompt_file || o->prompts || o->response || o->out)
+        return kvt_fail(
+            err, KVT_USAGE,
+            "a trace is given: --probe adds to it, and takes neither a prompt nor -o");
+    return KVT_OK;
+}
+
+static void print_plan(const cli *c, const kvt_capture_plan *p, int n_probe)
 {
     char file[32], memory[32], weight[32], seconds[32];
     snprintf(seconds, sizeof seconds, "%.1f", p->seconds);
     if (c->json) {
         printf("{\"schema\": \"kvt-capture-plan-1\", \"prompt_tokens\": %lld, "
                "\"response_tokens_most\": %lld, \"file_bytes\": %lld, \"memory_bytes\": %lld, "
-               "\"weight_bytes\": %lld, \"seconds\": %s}\n",
+               "\"weight_bytes\": %lld, \"seconds\": %s, \"probes\": %d}\n",
                (long long)p->n_prompt, (long long)p->n_response, (long long)p->file_bytes,
                (long long)p->memory_bytes, (long long)p->weight_bytes,
-               real_print(p->seconds, seconds, sizeof seconds));
+               real_print(p->seconds, seconds, sizeof seconds), n_probe);
         return;
     }
     printf("tokens     %lld of prompt, at most %lld of response\n", (long long)p->n_prompt,
@@ -163,7 +182,9 @@ static void print_plan(const cli *c, const kvt_capture_plan *p)
     printf("in memory  %s, of it %s weights\n",
            size_print(p->memory_bytes, memory, sizeof memory),
            size_print(p->weight_bytes, weight, sizeof weight));
-    printf("seconds    about %s, besides loading\n", seconds);
+    printf("seconds    about %s, besides loading%s\n", seconds, n_probe ? " and probes" : "");
+    if (n_probe)
+        printf("probes     %d for each prompt, a draft for each of its budgets\n", n_probe);
 }
 
 static void json_text_member(buf *b, const char *key, const char *text)
@@ -175,7 +196,7 @@ static void json_text_member(buf *b, const char *key, const char *text)
 static kvt_code print_counts(const cli *c, const kvt_capture_plan *p,
                              const kvt_capture_counts *k, kvt_err *err)
 {
-    double ran = k->prefill_s + k->decode_s + k->future_s + k->write_s;
+    double ran = k->prefill_s + k->decode_s + k->future_s + k->probe_s + k->write_s;
     if (c->json) {
         buf b;
         buf_init(&b, 1 << 16);
@@ -191,9 +212,9 @@ static kvt_code print_counts(const cli *c, const kvt_capture_plan *p,
         buf_printf(&b,
                    ", \"peak_bytes\": %lld, \"last\": {\"prompt_tokens\": %lld, "
                    "\"response_tokens\": %lld, \"prefill_s\": %.3f, \"decode_s\": %.3f, "
-                   "\"compute_s\": %.3f, \"write_s\": %.3f",
+                   "\"compute_s\": %.3f, \"probe_s\": %.3f, \"write_s\": %.3f",
                    (long long)k->peak_bytes, (long long)k->n_prompt, (long long)k->n_response,
-                   k->prefill_s, k->decode_s, k->future_s, k->write_s);
+                   k->prefill_s, k->decode_s, k->future_s, k->probe_s, k->write_s);
         json_text_member(&b, "path", k->path);
         json_text_member(&b, "text", k->text);
         buf_text(&b, "}}\n");
@@ -215,6 +236,8 @@ static kvt_code print_counts(const cli *c, const kvt_capture_plan *p,
             "seconds    %.1f (planned %.1f): prefill %.1f, decode %.1f, norms and rows %.1f, "
             "write %.1f; loading %.1f\n",
             ran, p->seconds, k->prefill_s, k->decode_s, k->future_s, k->write_s, k->load_s);
+        if (k->probe_s > 0)
+            printf("probes     %.1f seconds\n", k->probe_s);
     } else {
         printf("prompts    %lld captured, %lld there already, %lld failed\n",
                (long long)k->captured, (long long)k->skipped, (long long)k->failed);
@@ -231,47 +254,60 @@ static kvt_code print_counts(const cli *c, const kvt_capture_plan *p,
     return KVT_OK;
 }
 
+/* Captures what the spec asks for, with probes, or prints its plan. */
+static kvt_code capture(cli *c, const options *o, kvt_capture_spec *spec, kvt_model *m,
+                        kvt_err *err)
+{
+    kvt_capture_plan plan = {0};
+    kvt_capture_counts counts;
+    kvt_err no_plan, shown;
+    kvt_ctx planning = c->ctx;
+    if (!o->plan)
+        planning.log = NULL; /* the capture itself will say it */
+    /* A set with a prompt that cannot run has no plan, but the rest of it goes on. */
+    kvt_code code = kvt_capture_planned(m, spec, &plan, &planning, o->plan ? err : &no_plan);
+    if (o->plan) {
+        if (!code)
+            print_plan(c, &plan, o->probe.n);
+        return code;
+    }
+    code = kvt_capture(m, spec, &counts, &c->ctx, err);
+    cli_progress_end(c);
+    if (code == KVT_STOPPED && spec->prompts)
+        kvt_fail(err, code, "stopped: %lld traces are done and kept; the same command goes on",
+                 (long long)(counts.captured + counts.skipped));
+    if ((!code || code == KVT_PARTLY) && print_counts(c, &plan, &counts, &shown) && !code) {
+        *err = shown;
+        code = err->code;
+    }
+    return code;
+}
+
 static kvt_code run(cli *c, const void *opts, int n_arg, char **arg, kvt_err *err)
 {
     const options *o = opts;
     kvt_capture_spec spec;
-    kvt_capture_plan plan = {0};
-    kvt_capture_counts counts;
     kvt_model *m = NULL;
+    capture_probe probe = {.c = c, .force = o->force, .plan = o->plan};
     buf text[2];
-    (void)n_arg;
-    (void)arg;
+    bool adds = o->trace.n || n_arg;
     if (!o->model)
         return kvt_fail(err, KVT_USAGE, "expected --model FILE; scripts/fetch-model gets one");
     buf_init(&text[0], PROMPT_LIMIT);
     buf_init(&text[1], PROMPT_LIMIT);
     kvt_model_options mo = {.device = o->device, .header_only = o->plan};
-    kvt_code code = spec_of(&spec, c, o, text, err);
+    kvt_code code = adds ? only_probes(o, err) : spec_of(&spec, c, o, text, err);
     if (!code)
         code = kvt_model_open(&m, o->model, &mo, &c->ctx, err);
-    kvt_err no_plan;
-    kvt_ctx planning = c->ctx;
-    if (!o->plan)
-        planning.log = NULL; /* the capture itself will say it */
-    if (!code) /* a set with a prompt that cannot run has no plan, but the rest of it goes on */
-        code = kvt_capture_planned(m, &spec, &plan, &planning, o->plan ? err : &no_plan);
-    if (!o->plan && code && m)
-        code = KVT_OK;
-    if (!code && o->plan) {
-        print_plan(c, &plan);
-    } else if (!code) {
-        code = kvt_capture(m, &spec, &counts, &c->ctx, err);
-        cli_progress_end(c);
-        if (code == KVT_STOPPED && spec.prompts)
-            kvt_fail(err, code,
-                     "stopped: %lld traces are done and kept; the same command goes on",
-                     (long long)(counts.captured + counts.skipped));
-        kvt_err shown;
-        if ((!code || code == KVT_PARTLY) && print_counts(c, &plan, &counts, &shown) && !code) {
-            *err = shown;
-            code = err->code;
-        }
+    if (!code)
+        code = capture_probe_open(&probe, m, &o->probe, err);
+    if (!code && !adds) {
+        capture_probe_hook(&probe, &spec);
+        code = capture(c, o, &spec, m, err);
     }
+    if (!code && adds)
+        code = capture_probe_add(&probe, &o->trace, n_arg, arg, err);
+    capture_probe_close(&probe);
     kvt_model_close(m);
     buf_fini(&text[0]);
     buf_fini(&text[1]);
@@ -283,7 +319,7 @@ const cli_command cli_command_capture = {
     .group = "traces",
     .line = "run a model on prompts and write traces",
     .usage = "--model FILE (--prompt TEXT | --prompt-file FILE | --prompts SET.jsonl) -o OUT "
-             "[OPTIONS]",
+             "[OPTIONS] | --model FILE --probe NAME=kind:args@budget TRACE...",
     .about =
         "Runs the model on a prompt, lets it answer (greedy unless a temperature is given) or "
         "takes the answer from --response, and records keys, values, queries and what every "
@@ -293,13 +329,34 @@ const cli_command cli_command_capture = {
         "go on (exit status 4).\n\n"
         "The model's chat template is applied unless --raw is given. Text that you write is "
         "never parsed for special tokens unless you ask for it. --plan says what a capture "
-        "would take, and the end of a capture what it took.",
+        "would take, and the end of a capture what it took.\n\n"
+        "--probe NAME=kind:args@budget, which may be repeated, runs extra tokens on the "
+        "recorded "
+        "prompt and stores their queries and keys with the trace, for policies that look "
+        "ahead: "
+        "lookaheadkv:ADAPTER and judgeq:ADAPTER run learned tokens; draft:tokens=8@10%,25% "
+        "lets "
+        "the model write on a cache evicted at each budget (LAQ; of several budgets the probes "
+        "are NAME-SLOTS); specdraft:MODEL,tokens=32 takes the draft of a smaller model with "
+        "the "
+        "same vocabulary, or ids from a .json file (SpecKV); repeat:chunk=2000 repeats the "
+        "prompt "
+        "(KVzip); suffix:FILE,tokens=32 runs the first tokens of a text, of another trace's "
+        "response (FILE.h5) or, as suffix:response, of the trace's own. With traces or folders "
+        "of "
+        "them as operands (or --trace) nothing is captured: what a trace lacks is added to a "
+        "copy that then takes its place, and what is there stays unless --force is given. The "
+        "bytes are the same in both ways.",
     .options = table,
     .options_size = sizeof(options),
     .examples = {"kvt capture --model smollm2.gguf --prompt 'Why is the sky blue?' -o sky.h5",
                  "kvt capture --model smollm2.gguf --prompts set.jsonl -o traces --max-new 64",
-                 "kvt capture --model smollm2.gguf --prompts set.jsonl -o traces --plan"},
+                 "kvt capture --model smollm2.gguf --prompts set.jsonl -o traces --plan",
+                 "kvt capture --model smollm2.gguf --probe look=lookaheadkv:look.safetensors "
+                 "--trace sky.h5",
+                 "kvt capture --model smollm2.gguf --probe laq=draft:tokens=8@10%,25% traces"},
     .min_args = 0,
-    .max_args = 0,
+    .max_args = -1,
+    .complete = "trace",
     .run = run,
 };

@@ -1,0 +1,148 @@
+/* capture_probe.c - the part of kvt capture that runs probes. */
+#include "cli/capture_probe.h"
+
+#include <string.h>
+
+#include "cli/files.h"
+#include "kvt/arena.h"
+
+kvt_code capture_probe_open(capture_probe *p, kvt_model *m, const cli_list *text, kvt_err *err)
+{
+    p->n_probe = text->n;
+    if (!text->n)
+        return KVT_OK;
+    return kvt_probes_open(&p->probes, m, text->item, text->n, &p->c->ctx, err);
+}
+
+void capture_probe_close(capture_probe *p)
+{
+    kvt_probes_close(p->probes);
+    p->probes = NULL;
+}
+
+static kvt_code run_on(void *user, const kvt_prompt *prompt, kvt_writer *w, const kvt_ctx *ctx,
+                       kvt_err *err)
+{
+    capture_probe *p = user;
+    return kvt_probes_capture(p->probes, prompt, w, ctx, err);
+}
+
+static kvt_code add_to(void *user, const char *trace, const kvt_ctx *ctx, kvt_err *err)
+{
+    capture_probe *p = user;
+    return kvt_probes_add(p->probes, trace, false, &p->counts, ctx, err);
+}
+
+void capture_probe_hook(capture_probe *p, kvt_capture_spec *spec)
+{
+    if (!p->probes)
+        return;
+    spec->probes = run_on;
+    spec->present = add_to;
+    spec->probes_user = p;
+}
+
+/* ---- traces that are there -----------------------------------------------------------------
+ */
+
+/* The files that operands stand for. */
+typedef struct paths {
+    char **item;
+    int64_t n, cap;
+} paths;
+
+static kvt_code push(void *user, const char *path, kvt_err *err)
+{
+    paths *l = user;
+    if (l->n == l->cap) {
+        int64_t cap = l->cap ? 2 * l->cap : 64;
+        char **grown = kvt_resize(l->item, l->cap, cap, sizeof *grown);
+        if (!grown)
+            return kvt_fail_memory(err, (size_t)cap * sizeof *grown);
+        l->item = grown;
+        l->cap = cap;
+    }
+    l->item[l->n] = kvt_copy_text(path);
+    if (!l->item[l->n])
+        return kvt_fail_memory(err, strlen(path) + 1);
+    l->n++;
+    return KVT_OK;
+}
+
+static void paths_free(paths *l)
+{
+    for (int64_t i = 0; i < l->n; i++)
+        kvt_free(l->item[i]);
+    kvt_free(l->item);
+}
+
+static kvt_code add_all(capture_probe *p, const paths *l, kvt_err *err)
+{
+    for (int64_t i = 0; i < l->n; i++) {
+        kvt_code code = kvt_progress(&p->c->ctx, "probes", i, l->n, err);
+        if (!code)
+            code = kvt_probes_add(p->probes, l->item[i], p->force, &p->counts, &p->c->ctx, err);
+        if (code == KVT_STOPPED)
+            return kvt_fail(err, code,
+                            "stopped: %lld traces are done and kept; the same command goes on",
+                            (long long)p->counts.traces);
+        if (code && l->n == 1)
+            return code;
+        if (code) {
+            p->failed++;
+            kvt_log(&p->c->ctx, KVT_LOG_ERROR, "probe", "%s", err->text);
+        }
+    }
+    if (!p->failed)
+        return KVT_OK;
+    return kvt_fail(err, KVT_PARTLY, "%lld of %lld traces failed", (long long)p->failed,
+                    (long long)l->n);
+}
+
+static void print(const capture_probe *p)
+{
+    const kvt_probe_counts *k = &p->counts;
+    if (p->c->json)
+        printf("{\"schema\": \"kvt-probe-1\", \"traces\": %lld, \"failed\": %lld, "
+               "\"added\": %lld, \"present\": %lld, \"rows\": %lld, \"seconds\": %.3f}\n",
+               (long long)k->traces, (long long)p->failed, (long long)k->added,
+               (long long)k->present, (long long)k->n_row, k->seconds);
+    else
+        printf("probes     %lld added to %lld traces, %lld there already; %lld rows in %.1f "
+               "seconds\n",
+               (long long)k->added, (long long)k->traces, (long long)k->present,
+               (long long)k->n_row, k->seconds);
+}
+
+static void print_plan(const capture_probe *p, const paths *l, int n_probe)
+{
+    if (p->c->json)
+        printf("{\"schema\": \"kvt-probe-plan-1\", \"traces\": %lld, \"probes\": %d}\n",
+               (long long)l->n, n_probe);
+    else
+        printf("probes     %d for each of %lld traces, a draft for each of its budgets\n",
+               n_probe, (long long)l->n);
+}
+
+kvt_code capture_probe_add(capture_probe *p, const cli_list *trace, int n_arg, char **arg,
+                           kvt_err *err)
+{
+    paths l = {0};
+    kvt_code code = KVT_OK;
+    for (int i = 0; !code && i < trace->n; i++)
+        code = cli_files(trace->item[i], push, &l, err);
+    for (int i = 0; !code && i < n_arg; i++)
+        code = cli_files(arg[i], push, &l, err);
+    if (!code && !l.n)
+        code = kvt_fail(err, KVT_NOTFOUND, "no trace is there");
+    if (!code && p->plan) {
+        print_plan(p, &l, p->n_probe);
+    } else if (!code) {
+        code = add_all(p, &l, err);
+        cli_progress_end(p->c);
+        if (!code || code == KVT_PARTLY)
+            print(p);
+    }
+    paths_free(&l);
+    return code;
+}

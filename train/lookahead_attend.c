@@ -15,7 +15,7 @@
 #include "compute/backend.h"
 #include "train/lookahead_priv.h"
 
-#define LOG_LEAST (-30.0) /* of a normalised mass; below it the gradient is that of the sum */
+#define LOG_LEAST (-30.0) /* of a normalised mass; what is below is cut off */
 
 typedef struct item {
     look_pass *p;
@@ -115,17 +115,21 @@ static void softmax(real *x, int64_t n, int64_t lo, int64_t hi)
 #endif
 }
 
+/* Terms that are cut off are constant: they take no part in the gradient. */
 static double kl(const float *target, const real *s, int64_t n, double of_target, double of_s,
                  real *d)
 {
-    double loss = 0;
+    double loss = 0, seen = 0;
     for (int64_t j = 0; j < n; j++) {
         double p = (double)target[j] / of_target, log_s = log((double)s[j] / of_s);
         bool low = !(log_s > LOG_LEAST);
         if (p > 0)
             loss += p * (log(p) - (low ? LOG_LEAST : log_s));
-        d[j] = (real)(1 / of_s - (p > 0 && !low ? p / (double)s[j] : 0));
+        seen += low ? 0 : p;
+        d[j] = (real)(p > 0 && !low ? -p / (double)s[j] : 0);
     }
+    for (int64_t j = 0; j < n; j++)
+        d[j] += (real)(seen / of_s);
     return loss;
 }
 

@@ -1,0 +1,260 @@
+/* The backward pass of the lookahead rows: every trained entry against finite differences in
+ * double, f32 against f64, and what must hold by construction. */
+#include "tests/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/train_toy.h"
+
+enum { ALL = (1 << ADAPTER_MAPS) - 1, N_MASS = TOY_LAYERS * TOY_HEADS * TOY_PROMPT };
+
+static const toy_train plain = {.rank = 3, .maps = ALL, .n_sample = 2, .n_thread = 1};
+
+static int64_t layout_of(look_layout *out, const toy_train *t)
+{
+    kvt_geometry g;
+    toy_train_geometry(&g, t);
+    look_layout_of(out, &g, TOY_TOKENS, t->rank, t->maps, 1.5);
+    return out->n_param;
+}
+
+static double *numbers(int64_t n)
+{
+    double *out = calloc((size_t)n, sizeof *out);
+    assert_non_null(out);
+    return out;
+}
+
+/* Largest difference over [from, from + n), relative to the largest entry of `a`. */
+static double apart(const double *a, const double *b, int64_t from, int64_t n)
+{
+    double most = 0, scale = 0;
+    for (int64_t i = from; i < from + n; i++) {
+        most = fmax(most, fabs(a[i] - b[i]));
+        scale = fmax(scale, fabs(a[i]));
+    }
+    assert_true(scale > 0); /* a tensor whose gradient is all zero is not trained */
+    return most / scale;
+}
+
+/* `limit` for every tensor by itself. */
+static void check_tensors(const look_layout *l, const kvt_geometry *g, const double *a,
+                          const double *b, double limit)
+{
+    assert_true(apart(a, b, 0, TOY_TOKENS * g->n_hidden) < limit);
+    for (int i = 0; i < TOY_LAYERS; i++)
+        for (int m = 0; m < ADAPTER_MAPS; m++) {
+            int64_t in, out;
+            if (l->a[i][m] < 0)
+                continue;
+            adapter_map_shape(g, (adapter_map_id)m, &in, &out);
+            assert_true(apart(a, b, l->a[i][m], l->rank * in) < limit);
+            assert_true(apart(a, b, l->b[i][m], l->rank * out) < limit);
+        }
+}
+
+static void check_differences(const toy_train *t)
+{
+    const double h = 1e-5;
+    look_layout l;
+    kvt_geometry g;
+    int64_t n = layout_of(&l, t);
+    double *x = numbers(n), *grad = numbers(n), *by_h = numbers(n);
+    toy_train_geometry(&g, t);
+    toy_train_start(x, n);
+    assert_true(isfinite(toy_train_run_f64(t, x, grad, NULL)));
+    for (int64_t i = 0; i < n; i++) {
+        double at = x[i];
+        x[i] = at + h;
+        by_h[i] = toy_train_run_f64(t, x, NULL, NULL);
+        x[i] = at - h;
+        by_h[i] = (by_h[i] - toy_train_run_f64(t, x, NULL, NULL)) / (2 * h);
+        x[i] = at;
+    }
+    check_tensors(&l, &g, grad, by_h, 1e-5);
+    free(x);
+    free(grad);
+    free(by_h);
+}
+
+static void test_differences(void **state)
+{
+    (void)state;
+    check_differences(&plain);
+}
+
+static void test_differences_window(void **state)
+{
+    (void)state;
+    toy_train t = plain;
+    t.window = 9; /* hides some of the prompt, and terms of the loss are cut off */
+    check_differences(&t);
+}
+
+static void test_differences_mse(void **state)
+{
+    (void)state;
+    toy_train t = plain;
+    t.mse = true;
+    t.maps = 1 << ADAPTER_Q | 1 << ADAPTER_V;
+    check_differences(&t);
+    t.rank = 0;
+    check_differences(&t);
+}
+
+static void test_float(void **state)
+{
+    (void)state;
+    look_layout l;
+    kvt_geometry g;
+    int64_t n = layout_of(&l, &plain);
+    double *x = numbers(n), *a = numbers(n), *b = numbers(n);
+    toy_train_geometry(&g, &plain);
+    toy_train_start(x, n);
+    double loss = toy_train_run_f64(&plain, x, a, NULL);
+    assert_true(fabs(toy_train_run(&plain, x, b, NULL) - loss) < 1e-5 * loss);
+    check_tensors(&l, &g, a, b, 1e-3);
+    free(x);
+    free(a);
+    free(b);
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    look_layout l;
+    int64_t n = layout_of(&l, &plain);
+    double *x = numbers(n), *a = numbers(n), *b = numbers(n);
+    toy_train_start(x, n);
+    double loss = toy_train_run(&plain, x, a, NULL);
+    for (int threads = 2; threads <= 5; threads++) {
+        toy_train t = plain;
+        t.n_thread = threads;
+        assert_true(toy_train_run(&t, x, b, NULL) == loss);
+        assert_memory_equal(a, b, (size_t)n * sizeof *a);
+    }
+    free(x);
+    free(a);
+    free(b);
+}
+
+/* With B = 0 the rows are those of the frozen model, bit for bit; and A has no gradient yet. */
+static void test_begin(void **state)
+{
+    (void)state;
+    look_layout l, bare;
+    toy_train without = plain;
+    without.rank = 0;
+    int64_t n = layout_of(&l, &plain), n_bare = layout_of(&bare, &without);
+    double *x = numbers(n), *grad = numbers(n), one[N_MASS], two[N_MASS];
+    kvt_geometry g;
+    toy_train_geometry(&g, &plain);
+    assert_int_equal(n_bare, TOY_TOKENS * g.n_hidden);
+    toy_train_start(x, n);
+    for (int i = 0; i < TOY_LAYERS; i++)
+        for (int m = 0; m < ADAPTER_MAPS; m++) {
+            int64_t in, out;
+            adapter_map_shape(&g, (adapter_map_id)m, &in, &out);
+            if (l.b[i][m] >= 0)
+                memset(x + l.b[i][m], 0, (size_t)(l.rank * out) * sizeof *x);
+        }
+    double loss = toy_train_run(&plain, x, grad, one);
+    assert_true(toy_train_run(&without, x, NULL, two) == loss);
+    assert_memory_equal(one, two, sizeof one);
+    for (int64_t i = 0; i < l.rank * g.n_hidden; i++)
+        assert_true(grad[l.a[0][ADAPTER_Q] + i] == 0);
+    assert_true(grad[l.b[0][ADAPTER_Q]] != 0);
+    free(x);
+    free(grad);
+}
+
+/* Nothing of the last layer but q and k reaches a score: it is no parameter. */
+static void test_last_layer(void **state)
+{
+    (void)state;
+    look_layout l;
+    kvt_geometry g;
+    layout_of(&l, &plain);
+    toy_train_geometry(&g, &plain);
+    assert_int_equal(l.n_param, adapter_parameters(&g, TOY_TOKENS, plain.rank, ALL));
+    for (int m = 0; m < ADAPTER_MAPS; m++) {
+        bool live = m == ADAPTER_Q || m == ADAPTER_K;
+        assert_int_equal(l.a[TOY_LAYERS - 1][m] >= 0, live);
+        assert_true(l.a[0][m] >= 0 && l.b[0][m] > l.a[0][m]);
+    }
+}
+
+/* The published configuration on the model that policies-learned.md counts: 2,394,624. */
+static void test_parameters(void **state)
+{
+    (void)state;
+    look_layout l;
+    kvt_geometry g = {.n_layer = 30,
+                      .n_head = 9,
+                      .n_kv_head = 3,
+                      .head_dim = 64,
+                      .n_hidden = 576,
+                      .n_ff = 1536};
+    look_layout_of(&l, &g, 32, 8, ALL, 4);
+    assert_int_equal(l.n_param, 2394624);
+    look_layout_of(&l, &g, 32, 2, ALL, 4);
+    assert_int_equal(l.n_param, 612480);
+    look_layout_of(&l, &g, 32, 8, 1 << ADAPTER_Q | 1 << ADAPTER_K, 4);
+    assert_int_equal(l.n_param, 479232);
+}
+
+/* Rows against their own mean lose nothing, and ask for nothing. */
+static void test_own_mean(void **state)
+{
+    (void)state;
+    look_layout l;
+    toy_train t = plain;
+    float target[N_MASS];
+    double mass[N_MASS];
+    t.n_sample = 1;
+    int64_t n = layout_of(&l, &t);
+    double *x = numbers(n), *grad = numbers(n);
+    toy_train_start(x, n);
+    assert_true(toy_train_run_f64(&t, x, NULL, mass) > 0.01);
+    for (int i = 0; i < N_MASS; i++)
+        target[i] = (float)mass[i];
+    t.target = target;
+    assert_true(fabs(toy_train_run_f64(&t, x, grad, NULL)) < 1e-6);
+    for (int64_t i = 0; i < n; i++)
+        assert_true(fabs(grad[i]) < 1e-6);
+    free(x);
+    free(grad);
+}
+
+static void test_descent(void **state)
+{
+    (void)state;
+    look_layout l;
+    int64_t n = layout_of(&l, &plain);
+    double *x = numbers(n), *grad = numbers(n);
+    toy_train_start(x, n);
+    double before = toy_train_run(&plain, x, grad, NULL);
+    for (int step = 0; step < 11; step++) {
+        for (int64_t i = 0; i < n; i++)
+            x[i] -= 0.02 * grad[i];
+        double loss = toy_train_run(&plain, x, grad, NULL);
+        assert_true(loss < before);
+        before = loss;
+    }
+    free(x);
+    free(grad);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_differences),     cmocka_unit_test(test_differences_window),
+        cmocka_unit_test(test_differences_mse), cmocka_unit_test(test_float),
+        cmocka_unit_test(test_threads),         cmocka_unit_test(test_begin),
+        cmocka_unit_test(test_last_layer),      cmocka_unit_test(test_parameters),
+        cmocka_unit_test(test_own_mean),        cmocka_unit_test(test_descent),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

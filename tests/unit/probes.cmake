@@ -1,0 +1,2 @@
+kvt_test(test_pieces_rows LABEL unit MODULES replay SOURCES test_pieces_rows.c ../toy.c)
+kvt_test(test_policies_probe LABEL unit MODULES replay SOURCES test_policies_probe.c ../toy.c)

@@ -208,6 +208,10 @@ static void identify(const finisher *f, kvt_cell *c, int cell)
     snprintf(c->budget_asked, sizeof c->budget_asked, "%s", x->asked->text);
     snprintf(c->budget_rule, sizeof c->budget_rule, "%s",
              x->asked->kind == KVT_BUDGET_FRACTION ? kvt_rule_name(f->rule) : "abs");
+    if (p->fair) {
+        size_t n = strlen(c->budget_rule);
+        snprintf(c->budget_rule + n, sizeof c->budget_rule - n, "+bytes");
+    }
     c->budget_tokens = (double)x->tokens;
     c->budget_frac = (double)x->tokens / (double)p->n_prompt;
     snprintf(c->act, sizeof c->act, "%s", p->inside ? "decode" : "prefill");
@@ -270,12 +274,15 @@ static void fill_cell(const finisher *f, int cell, double *pool)
     for (int i = 0; i < f->r->n_layer; i++)
         for (int a = 0; a < p->n_lane; a++)
             total += p->count[pass_lane(p, cell, f->layer[i], a)].kept;
-    bool over = !p->skip && total > p->cell[cell].tokens * n;
+    bool over = !p->skip && !p->joins && total > p->cell[cell].tokens * n;
     for (int i = 0; i < f->r->n_layer; i++)
         for (int a = 0; a < p->n_lane; a++)
             finish_lane(f, &lane[i * p->n_lane + a], cell, i, a, over);
     count_cell(f, c, cell);
     cell_metrics(f, c, cell, lane, pool);
+    if (p->joins) /* nothing leaves */
+        c->evictions_prefill_count = c->evictions_decode_count = c->acted_count =
+            c->attn_kl_inf_count = KVT_EMPTY_INT;
     drop_signs(c, lane, n);
     regrets(f, c, cell);
     spread(f, c, lane);

@@ -7,6 +7,8 @@
 #include "kvt/arena.h"
 #include "kvt/pieces.h"
 
+enum { NOTE_MAX = 1000, NOTE_CELL = 72 }; /* what a result file reads back; room for a cell's */
+
 /* ---- arrays --------------------------------------------------------------------------------
  */
 
@@ -88,13 +90,69 @@ static bool is_frozen(const finisher *f, int cell)
     return false;
 }
 
+/* "mean 49.3, longest lane 120" of a cell. */
+static void add_counts(char *out, size_t cap, const kvt_cell *c)
+{
+    size_t n = strlen(out);
+    if (n < cap)
+        snprintf(out + n, cap - n, "mean %.1f, longest lane %lld", c->kept_tokens_mean,
+                 (long long)c->kept_tokens_max);
+}
+
+/* A policy without a budget of its own: what its threshold gave where a budget was asked for.
+ */
+static void note_threshold(const finisher *f, char *out, size_t cap)
+{
+    const pass *p = f->p;
+    bool matched = threshold_is_matched(p->use);
+    const char *gap = "";
+    if (matched)
+        snprintf(out, cap, "matched mean: ");
+    for (int c = 0; c < p->n_cell; c++) {
+        const kvt_cell *cell = &f->r->cell[c];
+        size_t n = strlen(out);
+        if (strcmp(cell->status, "ok") != 0 || cap - n < NOTE_CELL)
+            continue;
+        if (matched)
+            snprintf(out + n, cap - n, "%sasked %lld (%.1f on the others), ", gap,
+                     (long long)p->cell[c].tokens, p->cell[c].matched);
+        else
+            snprintf(out + n, cap - n, "threshold %.6g: the same set at every budget, ",
+                     p->cell[c].threshold);
+        add_counts(out, cap, cell);
+        gap = "; ";
+        if (!matched)
+            return;
+    }
+}
+
+static void note_joins(const finisher *f, char *out, size_t cap)
+{
+    const pass *p = f->p;
+    for (int c = 0; c < p->n_cell; c++) {
+        if (strcmp(f->r->cell[c].status, "ok") != 0)
+            continue;
+        snprintf(out, cap,
+                 "keeps what its model decided, whatever the budget: %.3f of the prompt, ",
+                 f->r->cell[c].kept_tokens_mean / (double)p->n_prompt);
+        add_counts(out, cap, &f->r->cell[c]);
+        return;
+    }
+}
+
 /* What a reader of the table must know besides its numbers. */
 char *finish_note(const finisher *f)
 {
-    char text[256] = "";
+    char text[NOTE_MAX] = "";
     const pass *p = f->p;
     int64_t acted = 0;
     bool recent = false, frozen = false;
+    if (p->joins && !p->reason[0])
+        note_joins(f, text, sizeof text);
+    else if (p->use->traits.by_threshold && !p->reason[0])
+        note_threshold(f, text, sizeof text);
+    if (text[0])
+        return kvt_copy_text(text);
     for (int c = 0; c < p->n_cell; c++) {
         acted = kvt_max(acted, f->r->cell[c].acted_count);
         frozen |= p->inside && is_frozen(f, c);

@@ -21,7 +21,7 @@ typedef struct finisher {
 
 static inline bool is_on_top(const pass *p)
 {
-    return !p->inside && !p->skip;
+    return !p->inside && !p->skip && !p->joins;
 }
 
 /* ---- finish_lane.c -------------------------------------------------------------------------

@@ -84,7 +84,7 @@ static void moving_pass(moving *v, const truth *t, const float *row, int64_t T, 
 static bool lives_here(const run *r, int i, bool drop_first, bool any)
 {
     const pass *p = r->list[i];
-    return runs(p) && !on_top(p) && !p->whole_model &&
+    return is_live(p) && !p->whole_model &&
            (any || (!p->skip && p->use->traits.drop_first == drop_first));
 }
 
@@ -308,7 +308,7 @@ kvt_code live_wholes(const run *r, kvt_err *err)
         return err->code;
     kvt_code code = KVT_OK;
     for (int i = 0; !code && i < r->n; i++)
-        if (runs(r->list[i]) && !on_top(r->list[i]) && r->list[i]->whole_model)
+        if (is_live(r->list[i]) && r->list[i]->whole_model)
             code = live_whole(r, r->list[i], &d, err);
     desk_fini(&d);
     return code;

@@ -99,7 +99,8 @@ static void lap(double *part, double *from)
 bool pass_any(const run *r, bool top, bool whole)
 {
     for (int i = 0; i < r->n; i++)
-        if (runs(r->list[i]) && on_top(r->list[i]) == top && r->list[i]->whole_model == whole)
+        if (runs(r->list[i]) && !r->list[i]->joins && on_top(r->list[i]) == top &&
+            r->list[i]->whole_model == whole)
             return true;
     return false;
 }
@@ -341,6 +342,8 @@ static kvt_code visit(const run *r, desk *d, int layer, run_times *times, kvt_er
     lap(&times->judge, &clock);
     if (!code && (rows || t->n_response == 0) && pass_any(r, false, false))
         code = live_layer(r, &f, d, layer, err);
+    if (!code)
+        code = join_layer(r, &f, d, layer, err);
     lap(&times->rank, &clock);
     feed_close(&f);
     return code ? kvt_within(err, "layer %d", (int)r->info->layer_id[layer]) : KVT_OK;
@@ -440,6 +443,8 @@ static void find_needs(run *r, bool *probe)
             if (p->cell[c].probe >= 0)
                 probe[p->cell[c].probe] = true;
         r->by_head |= p->by_head;
+        if (p->joins && p->output)
+            r->want.needs |= KVT_NEED_QUERIES | KVT_NEED_KEYS | KVT_NEED_VALUES;
         r->output |= p->output;
     }
     bool rows = feed_has_rows(r->info) && r->info->facts.token.n_response > 0;
@@ -453,7 +458,7 @@ static void find_needs(run *r, bool *probe)
 /* A budget that any layer refused is refused: the lowest layer's reason. */
 static void collect_refusals(pass *p, const bool *layers)
 {
-    for (int c = 0; runs(p) && c < p->n_cell; c++) {
+    for (int c = 0; runs(p) && !p->joins && c < p->n_cell; c++) {
         for (int l = 0; l < p->n_layer && !p->cell[c].reason[0]; l++) {
             const char *why =
                 layers[l] ? kvt_engine_refused(p->engine, c, l, &p->cell[c].failed) : NULL;

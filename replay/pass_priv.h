@@ -24,7 +24,12 @@ static inline bool runs(const pass *p)
 }
 static inline bool on_top(const pass *p)
 {
-    return !p->inside && !p->skip;
+    return !p->inside && !p->skip && !p->joins;
+}
+/* Acts while the response is written, row by row. */
+static inline bool is_live(const pass *p)
+{
+    return runs(p) && !on_top(p) && !p->joins;
 }
 /* Whether a pass of that growth and scope runs. */
 bool pass_any(const run *r, bool top, bool whole);
@@ -49,6 +54,9 @@ void desk_fini(desk *d);
 KVT_CHECKED kvt_code live_layer(const run *r, layer_feed *f, desk *d, int layer, kvt_err *err);
 /* Passes that trade slots over the whole model while they decode. */
 KVT_CHECKED kvt_code live_wholes(const run *r, kvt_err *err);
+/* join.c: a layer of the passes that average slots; the outputs of all rows lie on the desk. */
+KVT_CHECKED kvt_code join_layer(const run *r, const layer_feed *f, desk *d, int layer,
+                                kvt_err *err);
 /* STOPPED where the user wants it; from any thread. */
 KVT_CHECKED kvt_code pass_stop(const run *r, kvt_err *err);
 

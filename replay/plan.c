@@ -1,4 +1,5 @@
 /* plan.c - which passes a run has, what each cell is called, and which are there already. */
+#include "replay/feed_priv.h"
 #include "replay/plan_priv.h"
 
 #include <stdio.h>
@@ -190,9 +191,17 @@ static int64_t period(const plan *p, const kvt_use *u)
 static kvt_exactness found_exactness(const pass *x)
 {
     kvt_exactness e = x->use->traits.exactness;
+    if (x->joins && e == KVT_NOT_REPLAYABLE) /* but from a trace with its decisions */
+        e = KVT_OPEN_LOOP;
     if (x->inside && e < KVT_OPEN_LOOP)
         e = KVT_OPEN_LOOP;
     return e;
+}
+
+static bool holds_decisions(const kvt_trace_info *info, const kvt_traits *traits)
+{
+    return info->has[KVT_DS_DECISION] &&
+           (!traits->decision || strcmp(traits->decision, info->facts.decision_policy) == 0);
 }
 
 static bool has_peer(const trace_set *s, int trace)
@@ -218,7 +227,17 @@ static void find_reason(const plan *p, pass *x, int trace, kvt_trace *t)
     unsigned needs = traits->needs & ~elsewhere;
     if (x->skip && x->n_response == 0) /* C082: what no row reads has no future */
         needs |= KVT_NEED_FUTURE;
-    if (traits->exactness == KVT_NOT_REPLAYABLE)
+    if (x->joins && !holds_decisions(info, traits))
+        snprintf(x->reason, sizeof x->reason,
+                 "policy %s: not replayable: the trace holds no decisions of a model that was "
+                 "trained for it (decision/logit)",
+                 name);
+    else if (x->joins && info->facts.decision_shift != 0)
+        snprintf(x->reason, sizeof x->reason,
+                 "policy %s: a join is decided by the token itself, the trace's decisions come "
+                 "%lld tokens later",
+                 name, (long long)info->facts.decision_shift);
+    else if (traits->exactness == KVT_NOT_REPLAYABLE && !x->joins)
         snprintf(x->reason, sizeof x->reason, "policy %s: not replayable from a trace", name);
     else if (kvt_trace_lacks(t, needs, lacks, sizeof lacks))
         snprintf(x->reason, sizeof x->reason, "policy %s %s", name, lacks);
@@ -230,8 +249,7 @@ static void find_reason(const plan *p, pass *x, int trace, kvt_trace *t)
         snprintf(x->reason, sizeof x->reason,
                  "policy %s needs rows before the softmax, which this version does not replay",
                  name);
-    else if ((traits->needs & KVT_NEED_DECISION) && traits->decision &&
-             strcmp(traits->decision, info->facts.decision_policy) != 0)
+    else if ((traits->needs & KVT_NEED_DECISION) && !holds_decisions(info, traits))
         snprintf(x->reason, sizeof x->reason,
                  "policy %s reads decisions of %s, the trace holds those of '%.40s'", name,
                  traits->decision, info->facts.decision_policy);
@@ -391,10 +409,13 @@ kvt_code plan_pass(pass **out, const plan *p, const plan_use *u, int trace, kvt_
     x->seed = u->seed;
     x->inside = acts_in_decode(u->use, p->spec->act);
     x->skip = traits->effect == KVT_SKIP;
+    x->joins = traits->effect == KVT_JOIN;
+    x->fair = p->spec->fair == KVT_FAIR_BYTES;
     x->by_head = traits->by_query_head;
     x->together = selects_together(u->use);
     x->whole_model = traits->scope == KVT_BY_MODEL;
-    x->output = !p->spec->no_output_error && info->has[KVT_DS_VALUES];
+    x->output = !p->spec->no_output_error && info->has[KVT_DS_VALUES] &&
+                (!x->joins || feed_has_rows(info));
     x->every = period(p, u->use);
     x->n_layer = info->n_layer;
     x->n_head = (int)info->facts.model.n_head;

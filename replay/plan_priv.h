@@ -63,10 +63,6 @@ int64_t plan_slots(const plan *p, const pass *x, int trace, const bool *layers,
 /* ---- threshold.c ---------------------------------------------------------------------------
  */
 
-static inline bool threshold_is_matched(const kvt_use *u)
-{
-    return u->traits.by_threshold && !u->traits.own_threshold && !u->own.threshold[0];
-}
 /* Finds the threshold of each cell, or a reason. Reads the other traces once a use. */
 KVT_CHECKED kvt_code threshold_match(const plan *p, plan_use *u, int trace, pass *x,
                                      kvt_err *err);

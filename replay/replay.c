@@ -222,7 +222,7 @@ static kvt_code start(job *j, pass *x, kvt_err *err)
                             .weights = x->weights,
                             .probe_of = probe,
                             .threshold = x->use->traits.by_threshold ? threshold : NULL};
-    if (kvt_engine_new(&x->engine, &spec, err))
+    if (!x->joins && kvt_engine_new(&x->engine, &spec, err))
         return err->code;
     return pass_make(x, j->info, err);
 }

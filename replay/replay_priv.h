@@ -144,6 +144,8 @@ typedef struct pass {
     uint64_t seed;
     bool inside, skip, by_head, whole_model; /* growth; SKIP; a lane per query head; scope */
     bool together;                       /* select() decides by the scores of several lanes */
+    bool fair;                           /* budgets are bytes */
+    bool joins;                          /* slots are averaged: no engine, no mass */
     bool ranked;                         /* one ranking gives all budgets */
     bool output;                         /* output error is asked for */
     int n_cell, n_layer, n_lane, n_head; /* L, A, H */
@@ -182,6 +184,12 @@ static inline int64_t pass_lane(const pass *p, int cell, int layer, int lane)
 static inline int64_t pass_head(const pass *p, int cell, int layer, int head)
 {
     return ((int64_t)cell * p->n_layer + layer) * p->n_head + head;
+}
+
+/* Whether a use finds its threshold by the other traces of the set. */
+static inline bool threshold_is_matched(const kvt_use *u)
+{
+    return u->traits.by_threshold && !u->traits.own_threshold && !u->own.threshold[0];
 }
 
 /* ---- measure.c -----------------------------------------------------------------------------

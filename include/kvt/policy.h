@@ -169,7 +169,9 @@ typedef struct kvt_lane {
     kvt_view query_freq_abs;        /* f32 [H F] mean magnitude of each rotary pair */
     kvt_view wo_l1, wo_l2;          /* f32 [H S] norms of W_O v */
     kvt_view hidden;          /* f32 [S E] input of the projections, after the input norm */
-    kvt_view decision;        /* f32 [S] */
+    /* f32 [S] the logit that decides on the slot's token: the trace's attribute shift is taken
+     * away, so that DMS's bit of token t + 1 lies at token t; NAN where it has not arrived. */
+    kvt_view decision;
     kvt_view decision_weight; /* f32 [S], of joins; data NULL where the trace has none */
     kvt_view future;          /* f32 [H Q S] attention of the queries after `now` (in score) */
     kvt_view scores;          /* f32 [S] computed by another program */

@@ -168,7 +168,7 @@ typedef struct kvt_lane {
     kvt_view query_mean, query_cov; /* f32 [H D], [H D D] before RoPE */
     kvt_view query_freq_abs;        /* f32 [H F] mean magnitude of each rotary pair */
     kvt_view wo_l1, wo_l2;          /* f32 [H S] norms of W_O v */
-    kvt_view hidden;          /* f32 [S E] input of the projections, after the input norm */
+    kvt_view hidden; /* f32 [S E] input of the projections, after the input norm */
     /* f32 [S] the logit that decides on the slot's token: the trace's attribute shift is taken
      * away, so that DMS's bit of token t + 1 lies at token t; NAN where it has not arrived. */
     kvt_view decision;

@@ -63,6 +63,18 @@ static const char *acts_text(unsigned phases)
     return phases == KVT_DECODE ? "decode" : "both";
 }
 
+/* Its traits as it runs by default: parameters may ask for less. */
+static kvt_traits usual_traits(const kvt_policy *p)
+{
+    kvt_use *use = NULL;
+    kvt_err ignored; /* of a plug-in: what it declares */
+    kvt_traits t = p->traits;
+    if (kvt_use_parse(&use, NULL, p->name, &ignored) == KVT_OK)
+        t = use->traits;
+    kvt_use_free(use);
+    return t;
+}
+
 /* What its numbers are worth as it runs by default: what acts in decode meets queries of the
  * full cache. The engine finds the same. */
 static kvt_exactness usual_class(const kvt_traits *t)
@@ -118,19 +130,19 @@ static json_t *params_json(const kvt_param *p)
 static json_t *policy_json(const kvt_policy *p)
 {
     json_t *row = json_object();
+    kvt_traits usual = usual_traits(p);
     json_object_set_new(row, "name", json_string(p->name));
     json_object_set_new(row, "title", json_string(p->title));
     json_object_set_new(row, "paper", json_string(p->paper));
     json_object_set_new(row, "differs", json_string(p->differs));
-    json_object_set_new(row, "exactness",
-                        json_string(kvt_exactness_name(usual_class(&p->traits))));
+    json_object_set_new(row, "exactness", json_string(kvt_exactness_name(usual_class(&usual))));
     json_object_set_new(row, "exactness_best",
                         json_string(kvt_exactness_name(p->traits.exactness)));
     json_object_set_new(row, "acts", json_string(acts_text(p->traits.phases)));
     json_object_set_new(row, "control", json_boolean(p->traits.control));
     json_object_set_new(row, "one_ranking", json_boolean(p->traits.one_ranking));
     json_object_set_new(row, "allocator", json_string(p->share ? p->share->name : "even"));
-    json_object_set_new(row, "needs", needs_json(p->traits.needs));
+    json_object_set_new(row, "needs", needs_json(usual.needs));
     json_object_set_new(row, "parameters", params_json(p->params));
     return row;
 }
@@ -177,10 +189,11 @@ static kvt_code list_table(cli *c, const kvt_registry *r, kvt_err *err)
             char needs[NEEDS_CAP];
             if (p->traits.control != (control == 1))
                 continue;
-            needs_short(p->traits.needs, needs, sizeof needs);
+            kvt_traits usual = usual_traits(p);
+            needs_short(usual.needs, needs, sizeof needs);
             code = cli_table_row(
                 t,
-                (const char *const[]){p->name, kvt_exactness_name(usual_class(&p->traits)),
+                (const char *const[]){p->name, kvt_exactness_name(usual_class(&usual)),
                                       acts_text(p->traits.phases), needs, p->title, NULL},
                 err);
         }
@@ -226,13 +239,13 @@ static void show_params(FILE *out, const char *title, const kvt_param *p)
     }
 }
 
-static void show_needs(FILE *out, const kvt_policy *p)
+static void show_needs(FILE *out, unsigned needs)
 {
     char text[NEEDS_CAP];
-    if (!p->traits.needs)
+    if (!needs)
         label(out, "needs", "positions only, which every trace has");
     for (int i = 0, n = 0; i < KVT_NEED_COUNT; i++)
-        if (p->traits.needs & 1u << i) {
+        if (needs & 1u << i) {
             snprintf(text, sizeof text, "%s%s%s%s", need_lines[i].text,
                      *need_lines[i].datasets ? " (" : "", need_lines[i].datasets,
                      *need_lines[i].datasets ? ")" : "");
@@ -243,7 +256,7 @@ static void show_needs(FILE *out, const kvt_policy *p)
 static void show_policy(FILE *out, const kvt_policy *p)
 {
     char text[400];
-    const kvt_traits *t = &p->traits;
+    kvt_traits now = usual_traits(p), *t = &now;
     fprintf(out, "%s - %s\n\n", p->name, p->title);
     label(out, "paper", p->paper);
     label(out, "differs", *p->differs ? p->differs : "nothing in what is kept");
@@ -254,7 +267,7 @@ static void show_policy(FILE *out, const kvt_policy *p)
                  : "at the end of the prompt, then in decode; --act prefill: "
                    "at the end of the prompt only");
     label(out, "acts", text);
-    show_needs(out, p);
+    show_needs(out, t->needs);
     kvt_exactness usual = usual_class(t);
     snprintf(text, sizeof text, "%s: %s%s%s", kvt_exactness_name(usual),
              kvt_exactness_help(usual), usual != t->exactness ? "; with --act prefill " : "",
@@ -266,8 +279,12 @@ static void show_policy(FILE *out, const kvt_policy *p)
              p->share ? p->share->title : "the same number of slots for every lane");
     label(out, "allocator", text);
     label(out, "budgets",
-          t->one_ranking ? "one ranking serves all of them, on the prompt"
-                         : "each is replayed");
+          t->own_threshold ? "it has a threshold of its own; threshold=X"
+          : t->by_threshold
+              ? "met in the mean by a threshold, found on the other traces of the "
+                "set; threshold=X"
+          : t->one_ranking ? "one ranking serves all of them, on the prompt"
+                           : "each is replayed");
     show_params(out, "parameters", p->params);
     if (p->share)
         show_params(out, "parameters of its allocator", p->share->params);

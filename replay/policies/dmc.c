@@ -14,10 +14,10 @@
  * in attention. Lanes are ragged; prompt tokens come one by one.
  *
  * On a model that was not retrofitted these channels are features like others, and any number
- * would be about nothing: without /decision/logit (k_t[D-1] - 5) and /decision/weight (omega_t)
- * of policy dmc it is not replayable. With them the joins are known, but not the rows that the
- * joined cache gives, which this version does not compute; published code: NVIDIA/Megatron-LM,
- * branch dmc, d36bf8d. */
+ * would be about nothing: it is replayed from /decision/logit (k_t[D-1] - 5) and
+ * /decision/weight (omega_t) of policy dmc only, else it is not replayable. Nothing is evicted,
+ * so that slots and the output error are all that can be measured; published code:
+ * NVIDIA/Megatron-LM, branch dmc, d36bf8d. Cost for each lane: O(D) a token. */
 #include "kvt/pieces.h"
 
 /* What the newest token's bit says. */
@@ -44,8 +44,13 @@ const kvt_policy kvt_policy_dmc = {
     .abi = KVT_POLICY_ABI,
     .name = "dmc",
     .title = "average a token into the one before it where the model says so",
-    .paper = "Nawrot et al. 2024, arXiv:2403.09636",
-    .differs = "",
+    .paper =
+        "Nawrot et al., Dynamic Memory Compression, 2024, arXiv:2403.09636. A retrofitted "
+        "model says of each token whether it gets a slot or is averaged, before RoPE and with "
+        "a weight, into the slot before it; lanes are ragged. Read from the trace of such a "
+        "model: the channels that carry the decision are features like others in a model that "
+        "was not trained for it, so that it cannot be replayed from its trace",
+    .differs = "nothing in what is joined",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_DECISION,
                .effect = KVT_JOIN,

@@ -115,8 +115,16 @@ const kvt_policy kvt_policy_dms = {
     .abi = KVT_POLICY_ABI,
     .name = "dms",
     .title = "evict what a learned bit has marked, after a delay",
-    .paper = "Lancucki et al. 2025, arXiv:2506.05345",
-    .differs = "on a frozen model: kvpop-mlp's score and a threshold instead of a trained bit",
+    .paper =
+        "Lancucki et al., Inference-Time Hyper-Scaling with KV Cache Compression (DMS), 2025, "
+        "arXiv:2506.05345. A retrofitted model gives a bit with each token that says whether "
+        "the token before it goes; a marked token stays visible for W tokens (256; 512 in the "
+        "published checkpoint), lanes are ragged and have no bound. from=decisions reads those "
+        "bits from the trace of such a model",
+    .differs =
+        "a frozen model has no such bit: by default kvpop-mlp's score, a threshold that meets "
+        "the budget in the mean and the same delay stand in for it; lengths are exact instead "
+        "of pages of 256",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_KEYS | KVT_NEED_VALUES | KVT_NEED_WEIGHTS | KVT_NEED_DECISION,
                .exactness = KVT_EXACT,

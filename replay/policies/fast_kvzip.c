@@ -148,8 +148,15 @@ const kvt_policy kvt_policy_fast_kvzip = {
     .abi = KVT_POLICY_ABI,
     .name = "fast-kvzip",
     .title = "rank the prompt by a small gate that has learned KVzip's scores",
-    .paper = "Kim et al. 2026, arXiv:2601.17668",
-    .differs = "the prompt only",
+    .paper =
+        "Kim et al., Fast KVzip, 2026, arXiv:2601.17668. A gate of 16 dimensions for each "
+        "query head on the input of the attention projections: the share that a token's gate "
+        "key wins against 16 learned base keys, mean over the group, trained on KVzip's "
+        "scores. The first 4 and the last 2 % (4,096 from 32,768 on) are kept; the best of all "
+        "lanes of the model together stay",
+    .differs =
+        "the prompt only; the eps of its norms is not given there (1e-6 here); the logit's "
+        "bias is added once, as the published inference does",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_HIDDEN | KVT_NEED_WEIGHTS,
                .scope = KVT_BY_MODEL,

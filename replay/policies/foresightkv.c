@@ -173,8 +173,15 @@ const kvt_policy kvt_policy_foresightkv = {
     .abi = KVT_POLICY_ABI,
     .name = "foresightkv",
     .title = "drop what a network on key, value and attention statistics finds useless",
-    .paper = "Dong et al. 2026, arXiv:2602.03203",
-    .differs = "the supervised stage only",
+    .paper =
+        "Dong et al., ForesightKV, 2026, arXiv:2602.03203. Every 256 tokens a network of 16 "
+        "units for each lane reads key, value and eight statistics of each query head's "
+        "attention in that block (max, min, sum, last 16, 8 and 32 rows, sum so far, decayed "
+        "sum) and says what to drop; the block's own tokens are exempt",
+    .differs =
+        "the supervised stage only, without the reinforcement on the running model; at the end "
+        "of the prompt the block is its last rows and the sums begin there; the decayed sum is "
+        "one (the released inference overwrites it)",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_ATTN | KVT_NEED_KEYS | KVT_NEED_VALUES | KVT_NEED_WEIGHTS,
                .exactness = KVT_EXACT,

@@ -86,8 +86,14 @@ const kvt_policy kvt_policy_kvp_supervised = {
     .abi = KVT_POLICY_ABI,
     .name = "kvp-supervised",
     .title = "rank the prompt by a network on key, value and position",
-    .paper = "Moschella et al. 2026, arXiv:2602.10238",
-    .differs = "trained on pairs by their future attention instead of by reinforcement",
+    .paper =
+        "Moschella et al., Learning to Evict from Key-Value Cache (KVP), 2026, "
+        "arXiv:2602.10238. A network for each lane on key, value and position ranks the prompt "
+        "once for all budgets; the first 4 and the last 16 tokens are kept",
+    .differs =
+        "trained on pairs by their future attention instead of by reinforcement. Unspecified "
+        "there and chosen here: the key after RoPE, log2(1 + distance to the end) as position, "
+        "SiLU, one network for each lane",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_KEYS | KVT_NEED_VALUES | KVT_NEED_WEIGHTS,
                .exactness = KVT_EXACT,

@@ -69,9 +69,15 @@ const kvt_policy kvt_policy_kvpop_mlp = {
     .abi = KVT_POLICY_ABI,
     .name = "kvpop-mlp",
     .title = "keep what a small network on key and value expects to be looked at",
-    .paper = "Hauzenberger et al. 2026, arXiv:2607.05061",
-    .differs = "the model is frozen instead of trained with it; k is B - S - w, whatever the "
-               "scorer was trained for",
+    .paper =
+        "Hauzenberger et al., KVpop, 2026, arXiv:2607.05061, the scorer without memory: a "
+        "network of one hidden layer (SiLU) on key and value, read once when the token comes. "
+        "B = S sinks + the last w tokens + the k best that left the window; a row sees exactly "
+        "min(q + 1, B); a score fades by gamma for each token of age, which orders tokens the "
+        "same way at every query, so that a heap of k is enough",
+    .differs =
+        "the model is frozen instead of trained with it; k is B - S - w, whatever the scorer "
+        "was trained for; the hidden width is not given there (the scorer's file says it)",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_KEYS | KVT_NEED_VALUES | KVT_NEED_WEIGHTS,
                .exactness = KVT_SURROGATE,

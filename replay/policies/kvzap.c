@@ -65,8 +65,14 @@ const kvt_policy kvt_policy_kvzap = {
     .abi = KVT_POLICY_ABI,
     .name = "kvzap",
     .title = "keep what a linear map of the hidden state scores above a threshold",
-    .paper = "Jegou and Jeblick 2026, arXiv:2601.07891",
-    .differs = "the linear map only, not the one with a hidden layer",
+    .paper =
+        "Jegou and Jeblick, KVzap, 2026, arXiv:2601.07891. A linear map of the input of the "
+        "attention projections estimates the log of KVzip+'s score; what is below a threshold "
+        "(about -4) and not among the last 128 tokens goes, prompt and response alike; lanes "
+        "are ragged",
+    .differs =
+        "the linear map only, not the one with a hidden layer; at a budget the threshold is "
+        "the one that meets it in the mean on the other traces of the set, threshold=X sets it",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_HIDDEN | KVT_NEED_WEIGHTS,
                .exactness = KVT_EXACT,

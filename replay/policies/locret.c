@@ -108,8 +108,15 @@ const kvt_policy kvt_policy_locret = {
     .abi = KVT_POLICY_ABI,
     .name = "locret",
     .title = "rank the prompt by a network on all queries, keys and values of a token",
-    .paper = "Huang et al. 2024, arXiv:2410.01805",
-    .differs = "one decision at the end of the prompt instead of one after each chunk",
+    .paper =
+        "Huang et al., Locret, 2024, arXiv:2410.01805. A retaining head for each layer scores "
+        "a token from all its queries, keys and values, once, when it comes; trained to "
+        "predict the largest attention from the response. The last 100 tokens of the prompt "
+        "are kept",
+    .differs =
+        "one decision at the end of the prompt instead of one after each chunk of 3,072 "
+        "tokens, so that it stands in for the published one; of a short prompt only the last "
+        "tenth is kept; heads one behind the other, after RoPE",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_LAYER | KVT_NEED_WEIGHTS,
                .exactness = KVT_SURROGATE,

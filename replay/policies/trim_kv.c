@@ -68,8 +68,14 @@ const kvt_policy kvt_policy_trim_kv = {
     .abi = KVT_POLICY_ABI,
     .name = "trim-kv",
     .title = "keep what a learned retention has not let fade",
-    .paper = "Bui et al. 2025, arXiv:2512.03324",
-    .differs = "",
+    .paper =
+        "Bui et al., Cache What Lasts (TRIM-KV), 2025, arXiv:2512.03324. A gate gives each "
+        "token a retention beta; score = (q + 1 - t) log beta, so that the order of two tokens "
+        "changes with age; the B best are kept each time a lane has grown by 128. Its values "
+        "are read from the trace of a model with such gates",
+    .differs =
+        "nothing in what is kept; without the variant that adds log |k| and without DBTrimKV's "
+        "common budget of all lanes",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_DECISION,
                .exactness = KVT_OPEN_LOOP,

@@ -52,8 +52,14 @@ const kvt_policy kvt_policy_wg_kv = {
     .abi = KVT_POLICY_ABI,
     .name = "wg-kv",
     .title = "admit to the cache what a gate lets in",
-    .paper = "Huang et al. 2025, arXiv:2512.17452",
-    .differs = "the bias log g on admitted tokens is only in the rows of the trace",
+    .paper =
+        "Huang et al., KV Admission: Learning What to Write (WG-KV), 2025, arXiv:2512.17452. A "
+        "gate on the key before and after RoPE says whether a token that leaves the local "
+        "window of 256 is written to the cache: g > 0.1; lanes are ragged. Its values are read "
+        "from the trace of a model with such gates",
+    .differs =
+        "at a budget the threshold is matched, threshold=0.1 is the published one; the bias "
+        "log g on what was admitted is only in the trace's own rows",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_DECISION,
                .exactness = KVT_OPEN_LOOP,

@@ -1,5 +1,5 @@
-# Trace files; CSV and .npy headers.
-foreach(target trace csv)
+# Trace files, scorer files, safetensors; CSV and .npy headers.
+foreach(target trace csv scorer tensors)
   add_executable(fuzz_${target} fuzz_${target}.c driver.c)
   kvt_link(fuzz_${target} traces)
   add_test(NAME fuzz_${target} COMMAND fuzz_${target} ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${target} 500

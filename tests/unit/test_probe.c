@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -432,6 +433,73 @@ static void a_kill_leaves_a_whole_file(void **state)
     synth_free(s);
 }
 
+/* Files may not grow beyond a limit, as on a full disk: the old trace stays, nothing is left
+ * beside it. */
+static void a_full_disk_leaves_the_old_one(void **state)
+{
+    (void)state;
+    synth_spec spec = small();
+    char before[KVT_DIGEST_TEXT], after[KVT_DIGEST_TEXT];
+    struct stat st;
+    mkdir(folder_path("full"), 0777);
+    char path[1024];
+    snprintf(path, sizeof path, "%s", folder_path("full/a.h5"));
+    synth *s = synth_new(&spec);
+    synth_probes(s);
+    const kvt_probe_data *list[SYNTH_PROBES_MAX];
+    list_of(list, s);
+    write_one(&spec, path, false);
+    CHECK_OK(digest_file(path, before, &err), &err);
+    assert_int_equal(stat(path, &st), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    int n_failed = 0;
+    for (rlim_t most = (rlim_t)st.st_size / 2; n_failed < 100; most += 4096) {
+        struct rlimit old, limit;
+        assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+        limit = (struct rlimit){.rlim_cur = most, .rlim_max = old.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        kvt_code code = kvt_trace_add_probes(path, list, s->n_probe, false, &err);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+        assert_int_equal(folder_count(folder_path("full")), 1);
+        if (code == KVT_OK)
+            break;
+        n_failed++;
+        assert_int_equal(code, KVT_IO);
+        CHECK_OK(digest_file(path, after, &err), &err);
+        assert_string_equal(before, after);
+    }
+    assert_in_range(n_failed, 5, 99);
+    kvt_trace *t;
+    CHECK_OK(kvt_trace_open(&t, path, 0, &err), &err);
+    assert_int_equal(kvt_trace_probe_count(t), s->n_probe);
+    kvt_trace_close(t);
+    synth_free(s);
+}
+
+static void a_read_only_folder_is_told(void **state)
+{
+    (void)state;
+    synth_spec spec = small();
+    char before[KVT_DIGEST_TEXT], after[KVT_DIGEST_TEXT];
+    if (geteuid() == 0) /* may write everywhere */
+        skip();
+    mkdir(folder_path("closed"), 0777);
+    const char *path = folder_path("closed/a.h5");
+    synth *s = synth_new(&spec);
+    synth_probes(s);
+    const kvt_probe_data *one = &s->probe[0];
+    write_one(&spec, path, false);
+    CHECK_OK(digest_file(path, before, &err), &err);
+    assert_int_equal(chmod(folder_path("closed"), 0555), 0);
+    CHECK_FAILS(kvt_trace_add_probes(path, &one, 1, false, &err), KVT_IO, "write to the folder",
+                &err);
+    assert_int_equal(chmod(folder_path("closed"), 0777), 0);
+    CHECK_OK(digest_file(path, after, &err), &err);
+    assert_string_equal(before, after);
+    assert_int_equal(folder_count(folder_path("closed")), 1);
+    synth_free(s);
+}
+
 /* ---- files that lie ------------------------------------------------------------------------
  */
 
@@ -616,11 +684,13 @@ int main(void)
         cmocka_unit_test(force_replaces),
         cmocka_unit_test(link_and_mode_stay),
         cmocka_unit_test(a_kill_leaves_a_whole_file),
+        cmocka_unit_test(a_full_disk_leaves_the_old_one),
+        cmocka_unit_test(a_read_only_folder_is_told),
         cmocka_unit_test(verify_takes_what_is_right),
         cmocka_unit_test(verify_finds_what_is_wrong),
         cmocka_unit_test(decisions_need_a_policy),
     };
-    int n = 11;
+    int n = 13;
     CHECK_ROWS(tests, &n, refusals, is_refused);
     CHECK_ROWS(tests, &n, lies, an_index_is_checked);
     folder_new();

@@ -7,3 +7,8 @@ endforeach()
 kvt_test(test_probe LABEL unit MODULES traces SOURCES test_probe.c ../synth.c ../synth_probe.c)
 set_tests_properties(test_probe PROPERTIES ENVIRONMENT
   "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp")
+kvt_test(test_scorer LABEL unit MODULES traces SOURCES test_scorer.c ../synth.c ../synth_probe.c
+                                                       ../synth_scorer.c)
+set_tests_properties(test_scorer PROPERTIES ENVIRONMENT
+  "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp")
+kvt_test(test_tensors LABEL unit MODULES traces SOURCES test_tensors.c)

@@ -33,13 +33,14 @@ static kvt_code add_to(void *user, const char *trace, const kvt_ctx *ctx, kvt_er
     return kvt_probes_add(p->probes, trace, false, &p->counts, ctx, err);
 }
 
-void capture_probe_hook(capture_probe *p, kvt_capture_spec *spec)
+kvt_code capture_probe_hook(capture_probe *p, kvt_capture_spec *spec, kvt_err *err)
 {
     if (!p->probes)
-        return;
+        return KVT_OK;
     spec->probes = run_on;
     spec->present = add_to;
     spec->probes_user = p;
+    return kvt_probes_check(p->probes, spec, err);
 }
 
 /* ---- traces that are there -----------------------------------------------------------------

@@ -301,10 +301,10 @@ static kvt_code run(cli *c, const void *opts, int n_arg, char **arg, kvt_err *er
         code = kvt_model_open(&m, o->model, &mo, &c->ctx, err);
     if (!code)
         code = capture_probe_open(&probe, m, &o->probe, err);
-    if (!code && !adds) {
-        capture_probe_hook(&probe, &spec);
+    if (!code && !adds)
+        code = capture_probe_hook(&probe, &spec, err);
+    if (!code && !adds)
         code = capture(c, o, &spec, m, err);
-    }
     if (!code && adds)
         code = capture_probe_add(&probe, &o->trace, n_arg, arg, err);
     capture_probe_close(&probe);

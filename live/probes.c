@@ -389,6 +389,24 @@ kvt_code kvt_probes_add(kvt_probes *p, const char *trace, bool force, kvt_probe_
     return code;
 }
 
+kvt_code kvt_probes_check(const kvt_probes *p, const kvt_capture_spec *spec, kvt_err *err)
+{
+    if (p->n && spec->level == KVT_SUMMARY)
+        return kvt_fail(err, KVT_USAGE,
+                        "level summary holds no keys, which probes need; expected replay, full "
+                        "or train");
+    for (int i = 0; i < p->n; i++) {
+        const wish *w = &p->list[i];
+        if (w->kind == KVT_PROBE_DRAFT && (spec->layers || spec->level == KVT_TRAIN))
+            return kvt_fail(
+                err, KVT_USAGE,
+                "probe '%s': a draft needs the prompt's last queries of all layers, "
+                "which are not recorded with %s",
+                w->name, spec->layers ? "--layers" : "--level train");
+    }
+    return KVT_OK;
+}
+
 kvt_code kvt_probes_capture(void *probes, const kvt_prompt *prompt, kvt_writer *w,
                             const kvt_ctx *ctx, kvt_err *err)
 {

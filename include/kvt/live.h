@@ -36,6 +36,11 @@ KVT_API KVT_CHECKED kvt_code kvt_probes_add(kvt_probes *p, const char *trace, bo
                                             kvt_probe_counts *counts, const kvt_ctx *ctx,
                                             kvt_err *err);
 
+/* USAGE: what cannot run while capturing so, before a model runs: a draft with --layers, or any
+ * probe at a level that holds no keys. */
+KVT_API KVT_CHECKED kvt_code kvt_probes_check(const kvt_probes *p, const kvt_capture_spec *spec,
+                                              kvt_err *err);
+
 /* For kvt_capture_spec.probes. */
 KVT_API KVT_CHECKED kvt_code kvt_probes_capture(void *probes, const kvt_prompt *prompt,
                                                 kvt_writer *w, const kvt_ctx *ctx, kvt_err *err);

@@ -12,11 +12,12 @@
  * those before them that are not marked. Lanes are ragged and have no bound; a row sees what is
  * left after the drop.
  *
- * from=decisions reads a of such a model's own trace (/decision/logit of policy dms, stored at
- * the token that it comes with): score -a_{t+1}, kept above 0 unless threshold=X says
- * otherwise. On a frozen model there is no such bit: from=weights (the default) is a surrogate
- * with kvpop-mlp's score, the same delay and a threshold that meets the budget in the mean; a
- * file of kind kvpop-mlp is read, its sinks, window and decay are not.
+ * from=decisions reads a of such a model's own trace (/decision/logit of policy dms, with
+ * attribute shift 1 where it is stored at the token that it comes with): score -a_{t+1}, kept
+ * above 0 unless threshold=X says otherwise. On a frozen model there is no such bit:
+ * from=weights (the default) is a surrogate with kvpop-mlp's score, the same delay and a
+ * threshold that meets the budget in the mean; a file of kind kvpop-mlp is read, its sinks,
+ * window and decay are not.
  *
  * Not specified: what to do on a frozen model. W is 256 in the paper and 512 in the published
  * checkpoint (NVIDIA/Model-Optimizer a2fbac7); training sees a marked token one step longer.
@@ -26,6 +27,7 @@
 #include "kvt/pieces.h"
 
 #include <float.h>
+#include <math.h>
 
 typedef struct dms {
     int from;
@@ -68,40 +70,29 @@ static void vary(const void *params_, kvt_traits *traits)
     }
 }
 
-/* mark[t] = a_{t+1}, once t + 1 is there; both are in the window then. */
-static void shift(kvt_lane *lane, int64_t *seen)
-{
-    const float *logit = lane->decision.data;
-    for (int64_t s = kvt_max(kvt_slot_from(lane, *seen), 1); s < lane->n_slot; s++)
-        if (lane->pos[s - 1] + 1 == lane->pos[s])
-            lane->mark[s - 1] = logit[s];
-    *seen = lane->now + 1;
-}
-
 static void step(const void *params_, kvt_lane *lane)
 {
     const dms *p = params_;
-    if (p->from == FROM_DECISIONS)
-        shift(lane, lane->state);
-    else
+    if (p->from == FROM_WEIGHTS)
         kvt_network_new(lane, lane->state);
 }
 
-/* What is kept scores above the threshold: a logit of 0 marks nothing. */
+/* What is kept scores above the threshold: a logit of 0 marks nothing, nor does one that has
+ * not arrived. */
 static float keep_score(float logit)
 {
-    return logit == 0 ? FLT_MIN : -logit;
+    return logit == 0 || isnan(logit) ? FLT_MIN : -logit;
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
 {
     const dms *p = params_;
+    const float *logit = lane->decision.data; /* of the bit about each token: a_{t+1} */
     kvt_lane own = *lane;
     step(p, &own); /* the decision lies in front of the row */
     for (int64_t s = 0; s < lane->n_slot; s++) {
-        float mark = lane->mark[s];
         pinned[s] = lane->now - lane->pos[s] < p->window;
-        out[s] = p->from == FROM_DECISIONS ? keep_score(mark) : mark;
+        out[s] = p->from == FROM_DECISIONS ? keep_score(logit[s]) : lane->mark[s];
     }
 }
 

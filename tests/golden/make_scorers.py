@@ -163,8 +163,8 @@ def kvpop(t, budget, score, log_gamma, S=2, w=5, step=1, decode=True):
 
 # ---- thresholds ---------------------------------------------------------------------------------
 
-def thresholded(t, threshold, score, window, shift=0, drop_first=True):
-    """score(l, g)[p]; a token is judged by what comes with p + shift. Kept: the last `window` and what is above."""
+def thresholded(t, threshold, score, window):
+    """score(l, g)[p] of each token. Kept: the last `window` and what is above."""
     for l in range(t.L):
         for g in range(t.G):
             s, held = score(l, g), []
@@ -172,7 +172,7 @@ def thresholded(t, threshold, score, window, shift=0, drop_first=True):
                 held.append(q)
                 if q < t.N - 1:
                     continue
-                old = {p: s[p + shift] for p in held if q - p >= window}
+                old = {p: s[p] for p in held if q - p >= window}
                 held = sorted([p for p in held if q - p < window] + above(old, threshold))
                 yield q + 1 - t.N, l, g, list(held)
 
@@ -304,7 +304,7 @@ def cells():
            kvpop(a, 9, lambda t, l, g: t.decision[l][g], lambda l, g: math.log(a.gamma[l][g]), 1, 3, 2))
     for th in (0.2, -0.4):
         yield "dms", a, "window=6", th, "decode", thresholded(a, th, lambda l, g: mlp_scores(a, l, g), 6)
-    yield "dms", a, "from=decisions,window=6", 0, "decode", thresholded(a, 0, lambda l, g: -a.decision[l][g], 6, 1)
+    yield "dms", a, "from=decisions,window=6", 0, "decode", thresholded(a, 0, lambda l, g: -a.decision[l][g], 6)
     yield "kvzap", a, "window=7", 0.1, "decode", thresholded(a, 0.1, lambda l, g: kvzap(a, l, g), 7)
     yield "wg-kv", a, "window=7", 0.6, "decode", thresholded(a, 0.6, lambda l, g: 1 / (1 + np.exp(-a.decision[l][g])), 7)
     yield "kvp-supervised", a, "sinks=2,recent=3", 12, "prefill", one_shot(a, 12, kvp(a), 2, 3)

@@ -177,6 +177,11 @@ def thresholded(t, threshold, score, window):
                 yield q + 1 - t.N, l, g, list(held)
 
 
+def marks(logit):
+    """Below 0: the token goes. A logit of 0 marks nothing."""
+    return np.where(logit == 0, 1.0, -logit)
+
+
 def kvzap(t, l, g):
     w = t.weights("kvzap")
     return [float(w["weight"][l, g] @ t.hidden[l][i] + w["bias"][l, g]) for i in range(t.T)]
@@ -304,7 +309,7 @@ def cells():
            kvpop(a, 9, lambda t, l, g: t.decision[l][g], lambda l, g: math.log(a.gamma[l][g]), 1, 3, 2))
     for th in (0.2, -0.4):
         yield "dms", a, "window=6", th, "decode", thresholded(a, th, lambda l, g: mlp_scores(a, l, g), 6)
-    yield "dms", a, "from=decisions,window=6", 0, "decode", thresholded(a, 0, lambda l, g: -a.decision[l][g], 6)
+    yield "dms", a, "from=decisions,window=6", 0, "decode", thresholded(a, 0, lambda l, g: marks(a.decision[l][g]), 6)
     yield "kvzap", a, "window=7", 0.1, "decode", thresholded(a, 0.1, lambda l, g: kvzap(a, l, g), 7)
     yield "wg-kv", a, "window=7", 0.6, "decode", thresholded(a, 0.6, lambda l, g: 1 / (1 + np.exp(-a.decision[l][g])), 7)
     yield "kvp-supervised", a, "sinks=2,recent=3", 12, "prefill", one_shot(a, 12, kvp(a), 2, 3)

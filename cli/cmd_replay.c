@@ -12,14 +12,15 @@
 #include "kvt/replay.h"
 
 typedef struct replay_options {
-    cli_list policy, budget, plugin;
+    cli_list policy, budget, plugin, weights;
     const char *rule, *layers, *oracle, *shard, *out, *csv, *tables;
-    int act;
+    int act, fair;
     int64_t shrink_every, cache;
     bool recompute, fail_fast, plan, no_output_error, no_controls;
 } replay_options;
 
 static const char *const acts[] = {"own", "prefill", "decode", NULL};
+static const char *const fairs[] = {"tokens", "bytes", NULL};
 
 /* clang-format off */
 static const cli_option options[] = {
@@ -29,6 +30,10 @@ static const cli_option options[] = {
      .help = "slots a lane may hold: 256, 10% of the prompt (kept), 64MiB of the model, 5%..40%x2; default 5%..50%x2"},
     {"budget-rule", 0, CLI_TEXT, CLI_OPT(replay_options, rule), .arg = "RULE", .def = "floor_exact",
      .help = "how a fraction becomes slots: floor_exact, floor_ieee, floor_min1, round_half_even, ceil, abs"},
+    {"fair", 0, CLI_CHOICE, CLI_OPT(replay_options, fair), .arg = "HOW", .def = "tokens", .choices = fairs,
+     .help = "tokens: a budget is slots of a lane; bytes: what those slots take of a kv head, so that sets per query head and state beside slots get fewer"},
+    {"weights", 0, CLI_LIST, CLI_OPT(replay_options, weights), .arg = "FILE", .complete = "file",
+     .help = "learned weights (kvt train) for every policy of their kind, which -p all then holds; repeated"},
     {"act", 0, CLI_CHOICE, CLI_OPT(replay_options, act), .arg = "WHEN", .def = "own", .choices = acts,
      .help = "when policies decide that can do both: own (their habit), prefill, decode"},
     {"oracle", 0, CLI_TEXT, CLI_OPT(replay_options, oracle), .arg = "NAME", .def = "oracle",
@@ -94,11 +99,11 @@ static void print_json(const cli *c, const kvt_results *results, const kvt_table
         "%lld, "
         "\"failed\": %lld, \"decisions\": %lld, \"read_s\": %.6f, \"rank_s\": %.6f, "
         "\"judge_s\": %.6f, "
-        "\"write_s\": %.6f}}\n",
+        "\"write_s\": %.6f, \"left_out\": \"%s\"}}\n",
         buf_get(&command), code, kvt_threads(&c->ctx), (long long)n->n_trace,
         (long long)n->n_pass, (long long)n->n_cell, (long long)n->computed,
         (long long)n->reused, (long long)n->skipped, (long long)n->failed,
-        (long long)n->decisions, n->read_s, n->rank_s, n->judge_s, n->write_s);
+        (long long)n->decisions, n->read_s, n->rank_s, n->judge_s, n->write_s, n->left_out);
     buf_fini(&command);
 }
 
@@ -115,6 +120,10 @@ static kvt_code print_results(cli *c, const replay_options *o, const kvt_results
         kvt_report_free(cells);
     } else {
         code = cli_replay_table(c, results, err);
+        if (code == KVT_OK && counts->left_out[0])
+            printf("left out  without a probe of their kind in these traces (kvt capture "
+                   "--probe): %s\n",
+                   counts->left_out);
     }
     if (code == KVT_OK && o->csv != NULL)
         code = cli_write_csv(c, results, &(cli_csv_request){.dir = o->csv, .tables = o->tables},
@@ -165,6 +174,9 @@ static kvt_code run(cli *c, const void *options_, int n_arg, char **arg, kvt_err
         .budgets = o->budget.n > 0 ? buf_get(&budgets) : NULL,
         .plugin = o->plugin.item,
         .n_plugin = o->plugin.n,
+        .weights = o->weights.item,
+        .n_weights = o->weights.n,
+        .fair = (enum kvt_fair)o->fair,
         .act = (kvt_act)o->act,
         .layers = o->layers,
         .shrink_every = o->shrink_every,

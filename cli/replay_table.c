@@ -35,10 +35,28 @@ static const char *interval(char out[CELL], const kvt_curve_row *row)
     return out;
 }
 
-static kvt_code add_row(cli_table *t, const kvt_curve_row *row, kvt_err *err)
+/* Whether budgets are bytes: slots then differ from what was asked for. */
+static bool is_fair(const kvt_results *results)
 {
-    char kept[CELL], end[CELL], lost[CELL], regret[CELL], alloc[CELL], recall[CELL], kl[CELL],
-        output[CELL];
+    for (int64_t i = 0; i < results->n; i++)
+        for (int c = 0; c < results->result[i]->n_cell; c++)
+            if (strstr(results->result[i]->cell[c].budget_rule, "+bytes") != NULL)
+                return true;
+    return false;
+}
+
+static const char *budget(char out[CELL], const kvt_curve_row *row, bool fair)
+{
+    if (strcmp(row->policy, "full") == 0)
+        return "100%";
+    snprintf(out, CELL, fair ? "%s = %.0f" : "%s", row->budget_asked, row->budget_tokens_mean);
+    return out;
+}
+
+static kvt_code add_row(cli_table *t, const kvt_curve_row *row, bool fair, kvt_err *err)
+{
+    char asked[CELL], kept[CELL], end[CELL], lost[CELL], regret[CELL], alloc[CELL],
+        recall[CELL], kl[CELL], output[CELL];
     char name[128];
     if (row->seeds_count > 1)
         snprintf(name, sizeof name, "%s x%lld", row->policy, (long long)row->seeds_count);
@@ -48,7 +66,7 @@ static kvt_code add_row(cli_table *t, const kvt_curve_row *row, kvt_err *err)
         name,
         row->exactness,
         row->growth,
-        strcmp(row->policy, "full") == 0 ? "100%" : row->budget_asked,
+        budget(asked, row, fair),
         number(kept, row->kept_tokens_mean, 0),
         number(end, row->end_slots_mean_tokens, 0),
         interval(lost, row),
@@ -68,6 +86,31 @@ static bool is_repeated(const kvt_curve_row *row, int64_t i)
     return i > 0 && strcmp(row[i].policy, "full") == 0 &&
            strcmp(row[i - 1].policy, "full") == 0 &&
            strcmp(row[i].policy_params, row[i - 1].policy_params) == 0;
+}
+
+/* ---- what has no budget of its own ---------------------------------------------------------
+ */
+
+static bool has_line(const kvt_results *results, int64_t n, const kvt_result *r)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (strcmp(results->result[i]->policy_text, r->policy_text) == 0)
+            return true;
+    return false;
+}
+
+/* What a policy's threshold or model kept where a budget was asked for, once a policy. */
+static void print_notes(const kvt_results *results)
+{
+    for (int64_t i = 0; i < results->n; i++) {
+        const kvt_result *r = results->result[i];
+        if (r->plan_note == NULL || r->n_cell == 0 || has_line(results, i, r) ||
+            (strncmp(r->plan_note, "matched mean", 12) != 0 &&
+             strncmp(r->plan_note, "threshold", 9) != 0 &&
+             strncmp(r->plan_note, "keeps what", 10) != 0))
+            continue;
+        printf("note  %s on %s: %s\n", r->cell[0].policy, r->trace_id, r->plan_note);
+    }
 }
 
 /* ---- what was skipped ----------------------------------------------------------------------
@@ -247,16 +290,22 @@ kvt_code cli_replay_table(cli *c, const kvt_results *results, kvt_err *err)
         return code;
     const kvt_table *rows = kvt_report_table(curve);
     const kvt_curve_row *row = rows->rows;
+    bool fair = is_fair(results);
     cli_table *t = cli_table_new(c, names, align);
     if (t == NULL)
         code = kvt_fail_memory(err, sizeof names);
     for (int64_t i = 0; i < rows->n_row && code == KVT_OK; i++)
         if (!is_repeated(row, i))
-            code = add_row(t, &row[i], err);
+            code = add_row(t, &row[i], fair, err);
     if (code == KVT_OK)
         code = cli_table_print(t, stdout, err);
     if (code == KVT_OK) {
         print_legend(row, rows->n_row);
+        if (fair)
+            printf(
+                "BUDGET     asked = slots of a lane that take as many bytes as that budget of "
+                "a kv head's.\n");
+        print_notes(results);
         code = print_skipped(results, err);
     }
     if (code == KVT_OK)

@@ -149,11 +149,16 @@ static kvt_code collect(const plan *p, plan_use *u, int trace, kvt_err *err)
     if (!u->pool && !(u->pool = kvt_alloc(p->set.n, sizeof *u->pool)))
         return kvt_fail_memory(err, p->set.n * (int64_t)sizeof *u->pool);
     for (int k = 0; k < p->set.n; k++) {
-        if (!set_is_peer(&p->set, trace, k) || u->pool[k].read)
+        plan_pool *pool = &u->pool[k];
+        if (!set_is_peer(&p->set, trace, k) || pool->read)
             continue;
-        if (collect_trace(&u->pool[k], p, u, k, err))
+        if (kvt_progress(p->ctx, "thresholds", k, p->set.n, err) ||
+            collect_trace(pool, p, u, k, err)) {
+            kvt_free(pool->score);
+            *pool = (plan_pool){0};
             return err->code;
-        u->pool[k].read = true;
+        }
+        pool->read = true;
     }
     return KVT_OK;
 }
@@ -212,8 +217,14 @@ kvt_code threshold_match(const plan *p, plan_use *u, int trace, pass *x, kvt_err
         fix(x, given[0] ? strtod(given, NULL) : x->use->traits.threshold);
         return KVT_OK;
     }
-    if (collect(p, u, trace, err))
-        return kvt_within(err, "policy %s: threshold", x->use->name);
+    kvt_code code = collect(p, u, trace, err);
+    if (code == KVT_NOMEM || code == KVT_STOPPED)
+        return code;
+    if (code) { /* another trace of the set is to blame: the other passes go on */
+        snprintf(x->reason, sizeof x->reason, "policy %s: threshold: %.130s", x->use->name,
+                 err->text);
+        return KVT_OK;
+    }
     int64_t n = 0, n_pinned = 0, n_lane = 0;
     for (int k = 0; k < p->set.n; k++)
         if (set_is_peer(&p->set, trace, k))

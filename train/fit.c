@@ -124,7 +124,7 @@ static bool visit_unit(const fit_visit *v, int u, kvt_arena *work)
     const fit_spec *s = f->spec;
     int G = s->by_layer ? 1 : (int)v->s->G;
     fit_at at = {.s = v->s, .unit = u, .layer = u / G, .lane = u % G, .work = work};
-    float *x = s->input(s->user, v->s, at.layer, at.lane, &at.n, work);
+    float *x = s->input(s->user, v->s, at.layer, at.lane, &at.n, &at.note, work);
     if (!x)
         return false;
     if (v->phase == FIT_MEET) {
@@ -180,7 +180,8 @@ static void set_scales(fit *f, const fit_visit *v)
         double rows = v->rows[i / W] > 0 ? v->rows[i / W] : 1;
         double mean = v->total[i] / rows, var = v->square[i] / rows - mean * mean;
         f->mean[i] = (float)mean;
-        f->scale[i] = var > 1e-12 ? (float)(1 / sqrt(var)) : 1;
+        f->mean[i] = f->spec->raw ? 0 : f->mean[i];
+        f->scale[i] = var > 1e-12 && !f->spec->raw ? (float)(1 / sqrt(var)) : 1;
     }
 }
 

@@ -25,6 +25,7 @@ typedef struct fit_at {
     float *grad;     /* added to; NULL where it is judged */
     uint64_t rng[4]; /* of (seed, epoch, trace, unit) */
     kvt_arena *work;
+    void *note; /* what input() left */
     bool first; /* judged before the first step */
 } fit_at;
 
@@ -39,6 +40,7 @@ typedef struct fit_plan {
 typedef struct fit_spec {
     int64_t n_param, n_in;
     bool by_layer;
+    bool raw; /* inputs are not standardised */
     const kvt_ds *ds;
     int n_ds;
     fit_plan plan;
@@ -46,8 +48,9 @@ typedef struct fit_spec {
     /* Checks a trace, makes s->extra. May be NULL; close frees it. */
     kvt_code (*open)(void *user, tracein *s, kvt_err *err);
     void (*close)(void *user, tracein *s);
-    /* Inputs of a unit as they are, [n n_in]; NULL: no memory. */
-    float *(*input)(void *user, const tracein *s, int layer, int lane, int64_t *n,
+    /* Inputs of a unit as they are, [n n_in]; NULL: no memory. What else learn and judge want
+     * goes to *note. */
+    float *(*input)(void *user, const tracein *s, int layer, int lane, int64_t *n, void **note,
                     kvt_arena *work);
     /* Sees each unit of each training trace once, traces in order. May be NULL. */
     bool (*meet)(void *user, const tracein *s, int unit, int layer, int lane, kvt_arena *work);

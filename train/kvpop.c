@@ -94,10 +94,11 @@ static void begin(void *user, int unit, float *param, uint64_t rng[4])
 /* ---- learning -------------------------------------------------------------------------------
  */
 
-static float *input(void *user, const tracein *s, int layer, int lane, int64_t *n,
+static float *input(void *user, const tracein *s, int layer, int lane, int64_t *n, void **note,
                     kvt_arena *work)
 {
     const kvpop *k = user;
+    (void)note;
     float *x = kvt_arena_array(work, s->T * k->mlp.n_in, sizeof *x);
     *n = s->T;
     if (x)

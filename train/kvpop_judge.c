@@ -4,10 +4,9 @@
 
 #include <math.h>
 
-#include "base/select.h"
+#include "train/judge.h"
 
 enum { JUDGE_QUERIES = 4, JUDGE_PAIRS = 64 };
-static const double judge_share = 0.1;
 
 static int bin_of(int64_t t, int64_t n_token)
 {
@@ -35,38 +34,22 @@ static double position_score(const kvpop_bins *b, int64_t t, int64_t n_token)
     return b->n[bin] > 0 ? b->sum[bin] / b->n[bin] : 0;
 }
 
-/* Of the tokens that left the window at one query: does `score` keep what the targets keep?
- * Both decay alike. False: no memory. */
-static bool compare(const kvpop *k, const double *target, const double *score, int64_t end,
-                    int64_t fresh, double log_gamma, fit_sum *sum, kvt_arena *work)
+/* The tokens that have left the window at one query; targets and scores decay alike. False: no
+ * memory. */
+static bool compare(const kvpop *k, const double *target, const double *score, int64_t fresh,
+                    double log_gamma, fit_sum *sum, kvt_arena *work)
 {
     int64_t first = k->p->sinks, n = fresh + 1 - first, q = fresh + k->p->window;
-    int64_t keep = (int64_t)floor(judge_share * (double)n + 0.5);
-    if (fresh >= end || n < 2)
-        return true;
-    keep = keep < 1 ? 1 : keep;
-    double *one = kvt_arena_array(work, 2 * n, sizeof *one), *two = one + n;
-    int32_t *best = kvt_arena_array(work, 2 * n, sizeof *best), *mine = best + n;
-    bool *in = kvt_arena_array(work, n, sizeof *in);
-    if (!one || !best || !in)
+    double *rank = kvt_arena_array(work, n, sizeof *rank);
+    double *mine = kvt_arena_array(work, n, sizeof *mine);
+    double *mass = kvt_arena_array(work, n, sizeof *mass);
+    if (!rank || !mine || !mass)
         return false;
-    cutoff_effective(one, target, first, fresh + 1, q, k->p->decay_step, log_gamma);
-    cutoff_effective(two, score, first, fresh + 1, q, k->p->decay_step, log_gamma);
-    if (!select_rank_double(best, one, n, work) || !select_rank_double(mine, two, n, work))
-        return false;
-    double hits = 0, mass = 0, got = 0;
+    cutoff_effective(rank, target, first, fresh + 1, q, k->p->decay_step, log_gamma);
+    cutoff_effective(mine, score, first, fresh + 1, q, k->p->decay_step, log_gamma);
     for (int64_t i = 0; i < n; i++)
-        mass += exp(target[first + i]);
-    for (int64_t i = 0; i < keep; i++)
-        in[best[i]] = true;
-    for (int64_t i = 0; i < keep; i++) {
-        hits += in[mine[i]];
-        got += exp(target[first + mine[i]]);
-    }
-    sum->recall += hits / (double)keep;
-    sum->lost += 1 - got / mass;
-    sum->n_recall += 1;
-    return true;
+        mass[i] = exp(target[first + i]);
+    return judge_best(rank, mass, mine, n, sum, work);
 }
 
 static bool compare_all(const kvpop *k, const double *target, const double *score, int64_t end,
@@ -76,7 +59,7 @@ static bool compare_all(const kvpop *k, const double *target, const double *scor
     for (int i = 1; ok && i <= JUDGE_QUERIES; i++) {
         size_t mark = kvt_arena_mark(work);
         int64_t fresh = k->p->sinks + (end - k->p->sinks) * i / JUDGE_QUERIES - 1;
-        ok = compare(k, target, score, end, fresh, log_gamma, sum, work);
+        ok = compare(k, target, score, fresh, log_gamma, sum, work);
         kvt_arena_rewind(work, mark);
     }
     return ok;

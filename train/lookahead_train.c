@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/size.h"
 #include "capture/model.h"
+#include "compute/backend.h"
 #include "kvt/arena.h"
 
 const kvt_choice look_inits[2] = {
@@ -251,21 +253,55 @@ kvt_code lookahead_run(train_run *run, look_loss loss, const char *kind, kvt_err
     return code;
 }
 
+/* Floating-point operations a second of products of these shapes, all threads at work. */
+static kvt_code measure(const look_run *r, double *rate, kvt_err *err)
+{
+    enum { TIMES = 8, WIDTH = 96 };
+    int64_t rows = r->room.n_sample * r->layout.n_token, e = r->geometry->n_hidden;
+    int n_thread = r->room.n_thread;
+    int64_t own = rows * (e + WIDTH) + WIDTH * e;
+    float *x = kvt_alloc(own * n_thread, sizeof *x);
+    double best = INFINITY;
+    if (!x)
+        return kvt_fail_memory(err, own * n_thread * (int64_t)sizeof *x);
+    for (int i = 0; i < TIMES; i++) {
+        double begin = clock_now();
+#pragma omp parallel for schedule(static, 1) num_threads(n_thread)
+        for (int t = 0; t < n_thread; t++)
+            for (int again = 0; again < TIMES; again++)
+                cpu_gemm(GEMM_NT, &(gemm_args){.a = x + t * own,
+                                               .b = x + t * own + rows * e,
+                                               .c = x + t * own + (rows + WIDTH) * e,
+                                               .m = rows,
+                                               .n = WIDTH,
+                                               .k = e,
+                                               .lda = e,
+                                               .ldb = e,
+                                               .ldc = WIDTH,
+                                               .alpha = 1});
+        double took = clock_now() - begin;
+        best = took < best ? took : best;
+    }
+    kvt_free(x);
+    *rate = 2.0 * (double)(rows * WIDTH * e) * n_thread * TIMES / best;
+    return KVT_OK;
+}
+
 kvt_code lookahead_plan(train_run *run, look_loss loss, kvt_err *err)
 {
-    enum {
-        GIGAFLOPS = 40
-    }; /* of two cores at these shapes, once more than measured is wrong */
     look_run r;
+    double linear, attention, rate = 1, tokens = 0;
     kvt_code code = shape(&r, run, loss, err);
-    double linear, attention, tokens = 0;
+    if (!code)
+        code = measure(&r, &rate, err);
     if (code)
         return code;
     for (int i = 0; i < run->spec->n_trace; i++)
         tokens += (double)run->trace[i].n_prompt / (double)run->spec->n_trace;
     look_flops(r.geometry, &r.layout, (int64_t)tokens, &linear, &attention);
+    /* Softmax, norms, gates and reading beside the products: half of the plain rate. */
     run->counts->expected_s =
-        (linear + attention) * (double)run->counts->n_example / (GIGAFLOPS * 1e9);
+        (linear + attention) * (double)run->counts->n_example / (0.5 * rate);
     run->counts->file_bytes = r.layout.n_param * (r.params->half ? 2 : 4);
     return KVT_OK;
 }

@@ -1,0 +1,135 @@
+#!/bin/sh
+# kvt train: adapters from traces of a tiny model. The same bytes with 1 and 2 threads, whatever the
+# order of the traces, and after Ctrl-C or kill -9; what is refused, and how it reads.
+# shellcheck source=tests/cli/bad.sh
+. "$(dirname "$0")/bad.sh"
+
+for id in a b c d e f g; do
+    printf '{"id": "%s", "prompt": "%s"}\n' $id \
+        "$(awk -v s=$id$id$id 'BEGIN { for (i = 0; i < 25; i++) printf "%s%d ", s, (i * 7919 + i * i) % 97 }')"
+done >set.jsonl
+run "$kvt" capture --model tiny.gguf --prompts set.jsonl -o traces --level train --max-new 12 -q
+exits 0
+mkdir held train
+mv traces/f*.h5 traces/g*.h5 held/
+mv traces/*.h5 train/
+[ "$(find train -name '*.h5' | wc -l)" -eq 5 ] || fail "expected 5 training traces"
+
+what=lookaheadkv:tokens=4,rank=2,steps=24,batch=3,eval_every=8
+train() { # train OUT OPTION...: with the usual traces
+    out=$1
+    shift
+    run "$kvt" train $what train --heldout held --model tiny.gguf -o "$out" --json "$@"
+}
+same_file() {
+    cmp -s "$1" "$2" || fail "$ran: $1 and $2 differ"
+}
+# All columns but the seconds.
+curve() { cut -d, -f1-6 "$1"; }
+
+# ---- what comes out, and that it is the same
+
+train one.safetensors -q -j 1
+exits 0
+parses
+jq -e '.last_loss < .first_loss and .heldout_loss > 0 and .heldout_recall > 0 and
+       .steps == 24 and .examples == 72 and .traces == 5 and .heldout == 2' "$scratch/out" >/dev/null ||
+    fail "the loss did not fall: $(cat "$scratch/out")"
+[ "$(wc -l <one.safetensors.csv)" -eq 5 ] || fail "expected a curve of 4 rows: $(cat one.safetensors.csv)"
+[ ! -e one.safetensors.ckpt ] || fail "the checkpoint is left"
+train two.safetensors -q -j 2
+same_file one.safetensors two.safetensors
+curve one.safetensors.csv >curve
+curve two.safetensors.csv | cmp -s - curve || fail "two threads: another curve"
+run "$kvt" train $what train/e*.h5 train/c*.h5 train/a*.h5 train/d*.h5 train/b*.h5 --heldout held \
+    --model tiny.gguf -o order.safetensors -q
+exits 0
+same_file one.safetensors order.safetensors
+train seed.safetensors -q --seed 8
+cmp -s one.safetensors seed.safetensors && fail "another seed gave the same bytes"
+train shown.safetensors
+says err "step 24 of 24: loss"
+run "$kvt" train judgeq:tokens=4,steps=6 train --model tiny.gguf -o judge.safetensors
+exits 0
+says out "first loss"
+[ "$(wc -c <judge.safetensors)" -lt "$(wc -c <one.safetensors)" ] || fail "Judge Q has more than embeddings"
+
+# The memory of other settings is the plan's affair: nothing is written.
+good train $what train --model tiny.gguf -o new/p.safetensors --plan --json
+parses
+jq -e '.schema == "kvt-train-plan-1" and .steps == 24 and .memory_bytes > 1000 and .expected_s > 0' \
+    "$scratch/out" >/dev/null || fail "the plan: $(cat "$scratch/out")"
+[ -z "$(find new -mindepth 1)" ] || fail "--plan wrote something"
+good train list
+says out lookaheadkv
+says out judgeq
+good train list --json
+parses
+good train show lookaheadkv
+says out "rate_lora"
+
+# ---- stopped
+
+long=lookaheadkv:tokens=8,rank=2,steps=600,batch=8,eval_every=20
+begin() { # begin OUT: in the background, as $pid; until its curve has two rows
+    env --default-signal=INT "$kvt" train $long train --heldout held --model tiny.gguf -o "$1" -q >/dev/null \
+        2>"$scratch/err" &
+    pid=$!
+    for _ in $(seq 600); do
+        [ -f "$1.csv" ] && [ "$(wc -l <"$1.csv")" -ge 3 ] && break
+        sleep 0.05
+    done
+}
+run "$kvt" train $long train --heldout held --model tiny.gguf -o whole.safetensors -q
+exits 0
+curve whole.safetensors.csv >curve
+for signal in INT KILL; do
+    ran="train, SIG$signal"
+    part=$signal.safetensors
+    begin $part
+    kill -$signal $pid
+    status=0
+    wait $pid 2>/dev/null || status=$?
+    [ ! -e $part ] || fail "$ran: it was done before it was stopped"
+    if [ $signal = INT ]; then
+        exits 130
+        one_line "stopped at step"
+        [ -f $part.ckpt ] || fail "$ran: no checkpoint"
+        # A checkpoint of another run is no checkpoint of this one.
+        bad 1 "other traces, parameters, model or seed" train $long train --model tiny.gguf -o $part --resume --seed 9 -q
+    fi
+    run "$kvt" train $long train --heldout held --model tiny.gguf -o $part -q --resume
+    exits 0
+    same_file whole.safetensors $part
+    curve $part.csv | cmp -s - curve || fail "$ran: another curve"
+    [ ! -e $part.ckpt ] || fail "$ran: the checkpoint is left"
+done
+begin cut.safetensors
+kill -INT $pid
+wait $pid 2>/dev/null
+printf x >>cut.safetensors.ckpt
+bad 1 "no whole checkpoint" train $long train --model tiny.gguf -o cut.safetensors --resume -q
+
+# ---- refused
+
+bad 2 "did you mean 'lookaheadkv'" train lookahedkv train --model tiny.gguf -o new/x
+bad 2 "no parameter 'ranks'" train lookaheadkv:ranks=2 train --model tiny.gguf -o new/x
+bad 2 "no training traces" train lookaheadkv --model tiny.gguf -o new/x
+bad 2 "name its file with --model" train lookaheadkv train -o new/x
+bad 2 "name it with -o" train lookaheadkv train --model tiny.gguf
+bad 1 "is held out and" train lookaheadkv train --heldout train/a*.h5 --model tiny.gguf -o new/x
+bad 1 "are the same trace" train lookaheadkv train train/a*.h5 --model tiny.gguf -o new/x
+bad 1 "is there already" train lookaheadkv train --model tiny.gguf -o one.safetensors
+cp set.jsonl new.csv
+bad 1 "no curve of kvt train" train lookaheadkv train --model tiny.gguf -o new/x --log new.csv
+cmp -s new.csv set.jsonl || fail "the file that is no curve was changed"
+"$make_gguf" other.gguf seed=2 || exit 1
+bad 1 "is of another model file" train lookaheadkv train --model other.gguf -o new/x
+tiny summary.h5 --level summary --max-new 4
+bad 1 "has no kv/k" train lookaheadkv train summary.h5 --model tiny.gguf -o new/x
+tiny layer.h5 --level train --layers 0 --max-new 4
+bad 1 "has other layers" train lookaheadkv train layer.h5 --model tiny.gguf -o new/x
+bad 1 "training runs them all" train lookaheadkv layer.h5 --model tiny.gguf -o new/x
+bad 1 "no such file or folder" train lookaheadkv nothing.h5 --model tiny.gguf -o new/x
+
+finish

@@ -1,0 +1,3 @@
+add_test(NAME test_cli_train COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test_train.sh $<TARGET_FILE:kvt>
+                                     ${PROJECT_SOURCE_DIR} $<TARGET_FILE:make_gguf>)
+set_tests_properties(test_cli_train PROPERTIES LABELS cli SKIP_RETURN_CODE 77 TIMEOUT 300)

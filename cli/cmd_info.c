@@ -5,10 +5,12 @@
 #include "base/size.h"
 #include "base/text.h"
 #include "cli/about.h"
+#include "cli/info_scorer.h"
 #include "cli/pager.h"
 #include "cli/table.h"
 #include "kvt/arena.h"
 #include "kvt/replay.h"
+#include "kvt/scorer.h"
 #include "traces/dataset.h"
 
 typedef struct info_options {
@@ -25,6 +27,12 @@ static const cli_option options[] = {
 
 /* ---- values --------------------------------------------------------------------------------
  */
+
+/* Attributes of /decision are there only with decisions. */
+static bool left_out(const trace_attr *a, const kvt_trace_facts *f)
+{
+    return !f->decision_policy[0] && !strcmp(a->group, "decision");
+}
 
 static void print_attr(const trace_attr *a, const kvt_trace_facts *f, char *out, size_t cap)
 {
@@ -205,6 +213,20 @@ static void results(const kvt_trace *t, char *out, size_t cap)
                  (long long)n_pass, path);
 }
 
+/* "laq-22  draft tokens=8: 8 rows on a cache of 22 slots a kv head; digest 1a2b3c4d". */
+static void print_probe(const kvt_probe_info *p, char *out, size_t cap)
+{
+    char where[96] = "the full cache", segments[48] = "";
+    if (p->budget)
+        snprintf(where, sizeof where, "a cache of %lld slots in each of %d lanes",
+                 (long long)p->budget, p->n_keep);
+    if (p->n_segment > 1)
+        snprintf(segments, sizeof segments, " in %d segments", p->n_segment);
+    snprintf(out, cap, "%s  %s%s%s: %lld rows%s on %s; digest %.8s", p->name,
+             kvt_probe_kind_name(p->kind), p->args[0] ? " " : "", p->args, (long long)p->n_row,
+             segments, where, p->digest);
+}
+
 static void summary(FILE *out, const cli *c, const kvt_trace *t, const kvt_registry *r)
 {
     const kvt_trace_info *i = kvt_trace_info_of(t);
@@ -230,10 +252,15 @@ static void summary(FILE *out, const cli *c, const kvt_trace *t, const kvt_regis
              i->has[KVT_DS_ROWS] ? "stored" : "computed when asked for");
     line(out, c, "captured", text);
     for (int p = 0; p < kvt_trace_probe_count(t); p++) {
-        const kvt_probe_info *q = kvt_trace_probe_info(t, p);
-        snprintf(text, sizeof text, "%s: %s %s, %lld rows, budget %lld", q->name,
-                 kvt_probe_kind_name(q->kind), q->args, (long long)q->n_row, (long long)q->budget);
+        print_probe(kvt_trace_probe_info(t, p), text, sizeof text);
         line(out, c, "probe", text);
+    }
+    if (f->decision_policy[0]) {
+        snprintf(text, sizeof text, "of %s, shift %lld, %s cache%s%s", f->decision_policy,
+                 (long long)f->decision_shift, f->decision_cache,
+                 i->has[KVT_DS_DECISION_W] ? ", with weights" : "",
+                 i->has[KVT_DS_DECISION_G] ? ", with a decay" : "");
+        line(out, c, "decisions", text);
     }
     sizes(t, text, sizeof text);
     line(out, c, "size", text);
@@ -257,6 +284,8 @@ static void details(FILE *out, const cli *c, const kvt_trace *t)
     char text[1200], name[64];
     fputs("\nattributes\n", out);
     for (int k = 0; k < n; k++) {
+        if (left_out(&a[k], &i->facts))
+            continue;
         print_attr(&a[k], &i->facts, text, sizeof text);
         snprintf(name, sizeof name, "  /%s%s%s", a[k].group, a[k].group[0] ? " " : "",
                  a[k].name);
@@ -305,6 +334,26 @@ static json_t *sets_json(const kvt_trace *t)
     return sets;
 }
 
+static json_t *probes_json(const kvt_trace *t)
+{
+    json_t *all = json_object();
+    for (int k = 0; k < kvt_trace_probe_count(t); k++) {
+        const kvt_probe_info *p = kvt_trace_probe_info(t, k);
+        json_t *args = json_string(p->args); /* NULL where it is no UTF-8 */
+        json_t *source = json_string(p->source_digest);
+        json_t *x = json_object();
+        json_object_set_new(x, "kind", json_string(kvt_probe_kind_name(p->kind)));
+        json_object_set_new(x, "args", args ? args : json_null());
+        json_object_set_new(x, "source_digest", source ? source : json_null());
+        json_object_set_new(x, "digest", json_string(p->digest));
+        json_object_set_new(x, "rows", json_integer(p->n_row));
+        json_object_set_new(x, "segments", json_integer(p->n_segment));
+        json_object_set_new(x, "budget", p->budget ? json_integer(p->budget) : json_null());
+        json_object_set_new(all, p->name, x);
+    }
+    return all;
+}
+
 static json_t *policies_json(const kvt_trace *t, const kvt_registry *r)
 {
     json_t *out = json_object();
@@ -336,6 +385,8 @@ static kvt_code print_json(const kvt_trace *t, const kvt_registry *r, kvt_err *e
     json_object_set_new(top, "bytes", json_integer(i->file_bytes));
     for (int k = 0; k < n; k++) {
         json_t *group = top;
+        if (left_out(&a[k], &i->facts))
+            continue;
         if (a[k].group[0] && !(group = json_object_get(top, a[k].group))) {
             group = json_object();
             json_object_set_new(top, a[k].group, group);
@@ -354,6 +405,7 @@ static kvt_code print_json(const kvt_trace *t, const kvt_registry *r, kvt_err *e
     json_object_set_new(json_object_get(top, "model"), "rope_freq", freq);
     json_object_set_new(json_object_get(top, "token"), "spans", spans);
     json_object_set_new(top, "datasets", sets_json(t));
+    json_object_set_new(top, "probes", probes_json(t));
     json_object_set_new(top, "policies", policies_json(t, r));
     return cli_json_print(top, err);
 }
@@ -438,6 +490,8 @@ static kvt_code run(cli *c, const void *parsed, int n_arg, char **arg, kvt_err *
         return n_arg ? kvt_fail(err, KVT_USAGE, "--schema takes no trace") : schema(c, err);
     if (!n_arg)
         return kvt_fail(err, KVT_USAGE, "info needs a trace");
+    if (kvt_is_scorer(arg[0]))
+        return cli_info_scorer(c, arg[0], err);
     if (kvt_trace_open(&t, arg[0], 0, err))
         return err->code;
     kvt_registry *r = NULL;
@@ -459,11 +513,13 @@ static kvt_code run(cli *c, const void *parsed, int n_arg, char **arg, kvt_err *
 const cli_command cli_command_info = {
     .name = "info",
     .group = "traces",
-    .line = "everything about one trace: shape, provenance, what can be replayed",
-    .usage = "[OPTIONS] TRACE",
-    .about = "Prints what a trace holds and where it comes from, and which policies it can "
-             "answer: the "
-             "best class each can have on it. --json always prints everything.",
+    .line = "everything about one trace or scorer: shape, provenance, what can be replayed",
+    .usage = "[OPTIONS] TRACE|SCORER",
+    .about =
+        "Prints what a trace holds and where it comes from, and which policies it can "
+        "answer: the "
+        "best class each can have on it. Of a file of learned weights: its model, how it was "
+        "made, its tensors. --json always prints everything.",
     .options = options,
     .options_size = sizeof(info_options),
     .examples = {"kvt info a.h5", "kvt info a.h5 --all", "kvt info a.h5 --json | jq .datasets",

@@ -1,12 +1,14 @@
-/* cmd_ls.c - kvt ls: traces and results below a folder. */
+/* cmd_ls.c - kvt ls: traces, results and scorers below a folder. */
 #include <string.h>
 
+#include "base/file.h"
 #include "base/size.h"
 #include "cli/about.h"
 #include "cli/files.h"
 #include "cli/table.h"
 #include "kvt/arena.h"
 #include "kvt/result.h"
+#include "kvt/scorer.h"
 
 typedef struct ls_options {
     bool failed;
@@ -30,6 +32,11 @@ typedef struct result_row {
     int64_t cells, ok, skipped, failed;
     char error[256]; /* of the first failed cell */
 } result_row;
+
+typedef struct scorer_row {
+    char path[1024], kind[32], model[64], digest[KVT_DIGEST_TEXT];
+    int64_t layers, tensors, bytes;
+} scorer_row;
 
 typedef struct bad_row {
     char path[1024], error[480];
@@ -57,6 +64,17 @@ static const kvt_column result_columns[] = {
     KVT_COLUMN(result_row, skipped, "1", "cells whose rule is impossible at that budget"),
     KVT_COLUMN(result_row, failed, "1", "cells that failed"),
     KVT_COLUMN(result_row, error, "", "why the first of them failed"),
+    {0},
+};
+
+static const kvt_column scorer_columns[] = {
+    KVT_COLUMN(scorer_row, path, "", "path of the file"),
+    KVT_COLUMN(scorer_row, kind, "", "kind of scorer"),
+    KVT_COLUMN(scorer_row, model, "", "name of the model it belongs to"),
+    KVT_COLUMN(scorer_row, layers, "1", "layers of the model that it scores"),
+    KVT_COLUMN(scorer_row, tensors, "1", "tensors"),
+    KVT_COLUMN(scorer_row, bytes, "bytes", "size of the file"),
+    KVT_COLUMN(scorer_row, digest, "", "digest of the content"),
     {0},
 };
 
@@ -91,7 +109,7 @@ static void *next(rows *r, kvt_err *err)
 }
 
 typedef struct work {
-    rows trace, result, bad;
+    rows trace, result, scorer, bad;
     kvt_schema cells, lanes;
 } work;
 
@@ -157,12 +175,35 @@ static kvt_code add_result(work *w, const char *path, kvt_err *err)
     return r ? KVT_OK : err->code;
 }
 
+static kvt_code add_scorer(work *w, const char *path, kvt_err *err)
+{
+    kvt_scorer *s;
+    kvt_err why;
+    if (kvt_scorer_open(&s, path, &why))
+        return add_bad(w, path, &why, err);
+    const kvt_scorer_info *i = kvt_scorer_info_of(s);
+    scorer_row *r = next(&w->scorer, err);
+    if (r) {
+        snprintf(r->path, sizeof r->path, "%s", path);
+        snprintf(r->kind, sizeof r->kind, "%s", i->kind);
+        snprintf(r->model, sizeof r->model, "%s", i->model);
+        snprintf(r->digest, sizeof r->digest, "%s", i->digest);
+        r->layers = i->n_layer;
+        r->tensors = kvt_scorer_count(s);
+        r->bytes = file_size(path);
+    }
+    kvt_scorer_close(s);
+    return r ? KVT_OK : err->code;
+}
+
 static kvt_code visit(void *user, const char *path, kvt_err *err)
 {
     work *w = user;
     if (cli_signal())
         return kvt_fail(err, KVT_STOPPED, "stopped");
-    return kvt_is_result_path(path) ? add_result(w, path, err) : add_trace(w, path, err);
+    if (kvt_is_result_path(path))
+        return add_result(w, path, err);
+    return kvt_is_scorer(path) ? add_scorer(w, path, err) : add_trace(w, path, err);
 }
 
 /* ---- printing ------------------------------------------------------------------------------
@@ -176,7 +217,7 @@ static void keep_failed(work *w)
         if (r[i].failed)
             r[n++] = r[i];
     w->result.n = n;
-    w->trace.n = 0;
+    w->trace.n = w->scorer.n = 0;
 }
 
 static void print_json(const char *name, const rows *r, const kvt_column *columns, bool last)
@@ -240,6 +281,31 @@ static kvt_code print_results(cli *c, const work *w, kvt_err *err)
     return code;
 }
 
+static kvt_code print_scorers(cli *c, const work *w, kvt_err *err)
+{
+    static const char *const head[] = {"SCORER", "MODEL", "LAYERS", "SIZE",
+                                       "DIGEST", "FILE",  NULL};
+    static const cli_align align[] = {CLI_LEFT,  CLI_LEFT, CLI_RIGHT,
+                                      CLI_RIGHT, CLI_LEFT, CLI_LEFT};
+    cli_table *t = cli_table_new(c, head, align);
+    kvt_code code = t ? KVT_OK : kvt_fail_memory(err, 4096);
+    for (int64_t i = 0; i < w->scorer.n && !code; i++) {
+        const scorer_row *r = (const scorer_row *)w->scorer.row + i;
+        char layers[24], size[32], digest[9];
+        snprintf(layers, sizeof layers, "%lld", (long long)r->layers);
+        snprintf(digest, sizeof digest, "%.8s", r->digest);
+        code = cli_table_row(t,
+                             (const char *const[]){r->kind, r->model, layers,
+                                                   size_print(r->bytes, size, sizeof size),
+                                                   digest, r->path, NULL},
+                             err);
+    }
+    if (!code)
+        code = cli_table_print(t, stdout, err);
+    cli_table_free(t);
+    return code;
+}
+
 static kvt_code print_bad(cli *c, const work *w, kvt_err *err)
 {
     static const char *const head[] = {"CANNOT BE READ", "WHY", NULL};
@@ -261,6 +327,7 @@ static kvt_code print_all(cli *c, const work *w, bool failed, kvt_err *err)
         fputs("{\"schema\": \"kvt-ls-1\",\n", stdout);
         print_json("traces", &w->trace, trace_columns, false);
         print_json("results", &w->result, result_columns, false);
+        print_json("scorers", &w->scorer, scorer_columns, false);
         print_json("unreadable", &w->bad, bad_columns, true);
         return KVT_OK;
     }
@@ -269,6 +336,11 @@ static kvt_code print_all(cli *c, const work *w, bool failed, kvt_err *err)
     if (w->result.n) {
         fputs(w->trace.n ? "\n" : "", stdout);
         if (print_results(c, w, err))
+            return err->code;
+    }
+    if (w->scorer.n) {
+        fputs(w->trace.n || w->result.n ? "\n" : "", stdout);
+        if (print_scorers(c, w, err))
             return err->code;
     }
     if (failed && w->bad.n) {
@@ -289,6 +361,7 @@ static kvt_code run(cli *c, const void *parsed, int n_arg, char **arg, kvt_err *
         return kvt_fail_memory(err, sizeof *w);
     w->trace.size = sizeof(trace_row);
     w->result.size = sizeof(result_row);
+    w->scorer.size = sizeof(scorer_row);
     w->bad.size = sizeof(bad_row);
     kvt_cell_schema(&w->cells);
     kvt_lane_schema(&w->lanes);
@@ -301,6 +374,7 @@ static kvt_code run(cli *c, const void *parsed, int n_arg, char **arg, kvt_err *
         code = print_all(c, w, o->failed, err);
     kvt_free(w->trace.row);
     kvt_free(w->result.row);
+    kvt_free(w->scorer.row);
     kvt_free(w->bad.row);
     kvt_free(w);
     return code;
@@ -309,13 +383,14 @@ static kvt_code run(cli *c, const void *parsed, int n_arg, char **arg, kvt_err *
 const cli_command cli_command_ls = {
     .name = "ls",
     .group = "traces",
-    .line = "list traces and results below a folder",
+    .line = "list traces, results and scorers below a folder",
     .usage = "[OPTIONS] [DIR|FILE...]",
-    .about = "Lists every trace and every result file (*.h5) below the folders, this one where "
-             "none is "
-             "named. --failed lists what a run left undone: cells that failed and files that "
-             "cannot be "
-             "read.",
+    .about =
+        "Lists every trace, result and scorer file (*.h5) below the folders, this one where "
+        "none is "
+        "named. --failed lists what a run left undone: cells that failed and files that "
+        "cannot be "
+        "read.",
     .options = options,
     .options_size = sizeof(ls_options),
     .examples = {"kvt ls", "kvt ls traces kvt-results", "kvt ls kvt-results --failed",

@@ -1,4 +1,5 @@
-/* cmd_verify.c - kvt verify: schema, checksums and invariants of traces and result files. */
+/* cmd_verify.c - kvt verify: schema, checksums and invariants of traces, results and scorers.
+ */
 #include <string.h>
 
 #include "base/text.h"
@@ -6,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/files.h"
 #include "kvt/result.h"
+#include "kvt/scorer.h"
 
 typedef struct work {
     cli *c;
@@ -77,6 +79,34 @@ static kvt_code check_result(work *w, kvt_err *err)
     return KVT_OK;
 }
 
+static kvt_code check_scorer(work *w, kvt_err *err)
+{
+    kvt_scorer *s;
+    kvt_code code = kvt_scorer_open(&s, w->path, err);
+    if (code) {
+        if (code == KVT_FORMAT)
+            show(w, false, "schema", err->text);
+        return code;
+    }
+    const kvt_scorer_info *i = kvt_scorer_info_of(s);
+    char text[200];
+    snprintf(text, sizeof text, "format kvt-scorer, kind %s, %d layers, %d tensors", i->kind,
+             i->n_layer, kvt_scorer_count(s));
+    show(w, true, "schema", text);
+    show(w, true, "checksum",
+         "every tensor has the checksum that was stored, and finite values");
+    show(w, true, "digest", i->digest);
+    kvt_scorer_close(s);
+    return KVT_OK;
+}
+
+static kvt_code check(work *w, kvt_err *err)
+{
+    if (kvt_is_result_path(w->path))
+        return check_result(w, err);
+    return kvt_is_scorer(w->path) ? check_scorer(w, err) : check_trace(w, err);
+}
+
 static kvt_code visit(void *user, const char *path, kvt_err *err)
 {
     work *w = user;
@@ -90,7 +120,7 @@ static kvt_code visit(void *user, const char *path, kvt_err *err)
         w->findings = json_array();
     else if (!w->c->quiet)
         printf("%s\n", safe);
-    kvt_code code = kvt_is_result_path(path) ? check_result(w, err) : check_trace(w, err);
+    kvt_code code = check(w, err);
     bool bad = code == KVT_NO || code == KVT_FORMAT;
     w->n_bad += bad;
     if (w->files) {
@@ -135,7 +165,7 @@ static kvt_code run(cli *c, const void *parsed, int n_arg, char **arg, kvt_err *
 const cli_command cli_command_verify = {
     .name = "verify",
     .group = "traces",
-    .line = "check schema, checksums and invariants of traces and results",
+    .line = "check schema, checksums and invariants of traces, results and scorers",
     .usage = "[OPTIONS] FILE|DIR...",
     .about =
         "Reads every byte of a trace: types, axes and indices, the checksum of each layer, the "
@@ -143,7 +173,9 @@ const cli_command cli_command_verify = {
         "to "
         "the number of queries, stored rows give the recorded future attention, and so on), "
         "each "
-        "with its tolerance. Exit status 3: a file has faults.",
+        "with its tolerance. Probes are checked like the rest: digest, log-sum-exp of their "
+        "rows, "
+        "sets that were kept. Exit status 3: a file has faults.",
     .options_size = 0,
     .examples = {"kvt verify a.h5", "kvt verify traces/ && echo whole",
                  "kvt verify a.h5 --json | jq .ok"},

@@ -92,6 +92,29 @@ static void attributes(FILE *out)
     }
 }
 
+static void probes(FILE *out)
+{
+    static const char *const sets[][6] = {
+#define KVT_PROBE_SET(id, name, dtype, axes, unit, required, help) \
+    {name, #dtype, axes, unit, (required) ? "always" : "may be", help},
+#include "traces/probe_sets.def"
+#undef KVT_PROBE_SET
+    };
+
+    header(out, (const char *const[]){"kind", "is given", "what runs"}, 3);
+    for (int i = 0; i < KVT_PROBE_KINDS; i++)
+        row(out,
+            (const char *const[]){kvt_probe_kind_name((kvt_probe_kind)i),
+                                  kvt_probe_kind_args((kvt_probe_kind)i),
+                                  kvt_probe_kind_help((kvt_probe_kind)i)},
+            3);
+    fputc('\n', out);
+    header(out, (const char *const[]){"dataset", "type", "axes", "unit", "there", "what it is"},
+           6);
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++)
+        row(out, sets[i], 6);
+}
+
 static void results(FILE *out)
 {
     static const char *const sets[][5] = {
@@ -247,16 +270,18 @@ kvt_code cli_document(FILE *out, const char *name, kvt_err *err)
     static const struct {
         const char *name;
         void (*print)(FILE *);
-    } parts[] = {{"datasets", datasets}, {"attributes", attributes}, {"results", results},
-                 {"policies", policies}, {"metrics", metrics},       {"columns", columns}};
+    } parts[] = {{"datasets", datasets}, {"attributes", attributes}, {"probes", probes},
+                 {"results", results},   {"policies", policies},     {"metrics", metrics},
+                 {"columns", columns}};
 
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (!strcmp(parts[i].name, name)) {
             parts[i].print(out);
             return KVT_OK;
         }
-    return kvt_fail(err, KVT_USAGE,
-                    "no generated part '%.60s'; they are datasets, attributes, results, "
-                    "policies, metrics, columns",
-                    name);
+    return kvt_fail(
+        err, KVT_USAGE,
+        "no generated part '%.60s'; they are datasets, attributes, probes, results, "
+        "policies, metrics, columns",
+        name);
 }

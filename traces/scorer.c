@@ -53,7 +53,7 @@ static kvt_code check_recipe(const char *recipe, kvt_err *err)
     kvt_code code = json_read(&json, recipe, strlen(recipe), err);
     if (!code && !json_is_object(json))
         code = kvt_fail(err, KVT_FORMAT, "expected an object of JSON");
-    if (!code)
+    if (json)
         json_decref(json);
     return code ? kvt_within(err, "recipe") : KVT_OK;
 }

@@ -1,6 +1,6 @@
 /* train.h - learning what policies read: adapters of lookahead tokens, scorers, tables.
  *
- *   kvt_train_spec spec = {.what = "lookaheadkv:r=2,steps=2000", .trace = paths, .n_trace = n,
+ *   kvt_train_spec spec = {.what = "lookaheadkv:rank=2,steps=2000", .trace = paths, .n_trace = n,
  *                          .model = m, .out = "look.safetensors"};
  *   kvt_train(&spec, &counts, &ctx, &err);
  *

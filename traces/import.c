@@ -4,7 +4,8 @@
  *   2. "model", "token", "attn", "future", "decision": attributes of those groups; model also
  * takes "window" and "rope_freq", token takes "spans" {name: [begin, end]};
  *   3. "datasets": {"kv/k": "keys.npy", "attn/lse": "dump.h5:/lse", ...}, beside the manifest;
- *   4. "compress": true for small files.
+ *   4. "probes": those of the trace (import_probe.c);
+ *   5. "compress": true for small files.
  *
  * What follows from the rest is filled in: sizes of the model that the arrays show, layer/id
  * where all layers are there, token/flag, query/pos where every query is stored,
@@ -16,6 +17,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "traces/dataset.h"
+#include "traces/import_priv.h"
 #include "traces/npy.h"
 
 #include <math.h>
@@ -192,7 +194,8 @@ static kvt_code read_facts(import_job *im, kvt_err *err)
         bool is_group = false;
         for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
             is_group |= strcmp(groups[i], key) == 0;
-        if (strcmp(key, "datasets") == 0 || strcmp(key, "compress") == 0)
+        if (strcmp(key, "datasets") == 0 || strcmp(key, "probes") == 0 ||
+            strcmp(key, "compress") == 0)
             continue;
         const trace_attr *a = find_attr("", key);
         kvt_code code = is_group ? set_group(f, key, v, err)
@@ -387,6 +390,12 @@ static kvt_code write_all(import_job *im, const char *out, kvt_err *err)
             code = copy(im, w, (kvt_ds)ds, err);
     if (!code)
         code = fill_in(im, w, err);
+    const import_target to = {.writer = w,
+                              .facts = &im->spec.facts,
+                              .n_layer = im->spec.n_layer,
+                              .folder = im->folder};
+    if (!code)
+        code = import_probes(&to, json_object_get(im->json, "probes"), err);
     if (code) {
         kvt_writer_abort(w);
         return code;

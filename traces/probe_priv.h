@@ -44,8 +44,12 @@ typedef struct probe_put {
     int n_layer;
     const int32_t *layer_id;
     bool compress;
+    bool own_layers; /* the data hold the layers of the trace, not those of the model */
     const kvt_probe_data *data;
 } probe_put;
 KVT_CHECKED kvt_code probe_put_job(void *put, kvt_err *err);
+/* kvt_writer_put_probe() of arrays that hold the layers of the trace. */
+KVT_CHECKED kvt_code writer_put_own_probe(kvt_writer *w, const kvt_probe_data *probe,
+                                          kvt_err *err);
 
 #endif

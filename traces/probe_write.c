@@ -62,7 +62,7 @@ static kvt_code put_slabs(const probe_put *p, hid_t set, kvt_probe_set i, int ra
     size_t bytes = (size_t)probe_slab(i, rank, dim) * kvt_dtype_size(d->dtype);
     for (int l = 0; l < (layers ? p->n_layer : 1); l++) {
         const char *from = p->data->data[i];
-        from += layers ? (size_t)p->layer_id[l] * bytes : 0;
+        from += layers ? (size_t)(p->own_layers ? l : p->layer_id[l]) * bytes : 0;
         if (layout_write(set, d, rank, dim, l, from, err))
             return err->code;
         sum[l] = digest_64(from, bytes);
@@ -126,9 +126,10 @@ static kvt_code put_group(const probe_put *p, const kvt_probe_info *info, hid_t 
 }
 
 /* What the caller gives, with has[] as its arrays say. */
-static kvt_code look_at(kvt_probe_info *out, const kvt_trace_facts *f, int n_layer,
-                        const int32_t *layer_id, const kvt_probe_data *data, kvt_err *err)
+static kvt_code look_at(kvt_probe_info *out, const probe_put *p, kvt_err *err)
 {
+    const kvt_trace_facts *f = p->facts;
+    const kvt_probe_data *data = p->data;
     const int32_t *value[KVT_PROBE_SETS] = {NULL};
     *out = data->info;
     for (int i = 0; i < KVT_PROBE_SETS; i++) {
@@ -137,12 +138,13 @@ static kvt_code look_at(kvt_probe_info *out, const kvt_trace_facts *f, int n_lay
     }
     if (probe_check(f, out, err) || probe_check_index(f, out, value, err))
         return err->code;
-    for (int l = 0; l < n_layer; l++)
-        if (layer_id[l] < 0 || layer_id[l] >= f->model.n_layer)
+    for (int l = 0; l < p->n_layer && !p->own_layers; l++)
+        if (p->layer_id[l] < 0 || p->layer_id[l] >= f->model.n_layer)
             return kvt_fail(err, KVT_FORMAT, "layer/id[%d]: expected 0 to %lld, got %d", l,
-                            (long long)f->model.n_layer - 1, layer_id[l]);
+                            (long long)f->model.n_layer - 1, p->layer_id[l]);
     const uint8_t *keep = data->data[KVT_PROBE_SET_KEEP];
-    int64_t n = keep ? f->model.n_layer * out->n_keep * f->token.n_prompt : 0;
+    int64_t n_layer = p->own_layers ? p->n_layer : f->model.n_layer;
+    int64_t n = keep ? n_layer * out->n_keep * f->token.n_prompt : 0;
     for (int64_t i = 0; i < n; i++)
         if (keep[i] > 1)
             return kvt_fail(err, KVT_FORMAT, "keep, element %lld: expected 0 or 1, got %d",
@@ -156,7 +158,7 @@ kvt_code probe_put_job(void *put, kvt_err *err)
     kvt_probe_info info;
     char path[80];
     hid_t group = -1;
-    kvt_code code = look_at(&info, p->facts, p->n_layer, p->layer_id, p->data, err);
+    kvt_code code = look_at(&info, p, err);
     snprintf(path, sizeof path, "probe/%s", info.name);
     if (!code && h5_has(p->file, path) > 0)
         code = kvt_fail(err, KVT_FORMAT, "written twice");
@@ -187,7 +189,11 @@ typedef struct add {
 static kvt_code check_probe(add *a, kvt_trace *t, int i, kvt_err *err)
 {
     kvt_probe_info info;
-    if (look_at(&info, &a->facts, a->n_layer, a->layer_id, a->probe[i], err))
+    const probe_put put = {.facts = &a->facts,
+                           .n_layer = a->n_layer,
+                           .layer_id = a->layer_id,
+                           .data = a->probe[i]};
+    if (look_at(&info, &put, err))
         return err->code;
     for (int k = 0; k < i; k++)
         if (strcmp(a->probe[k]->info.name, info.name) == 0)

@@ -249,13 +249,15 @@ kvt_code kvt_writer_put(kvt_writer *w, kvt_ds ds, int layer, const kvt_view *dat
                : kvt_within(err, "'%s': %s", w->path, kvt_dataset_of(ds)->path);
 }
 
-kvt_code kvt_writer_put_probe(kvt_writer *w, const kvt_probe_data *probe, kvt_err *err)
+static kvt_code put_probe(kvt_writer *w, const kvt_probe_data *probe, bool own_layers,
+                          kvt_err *err)
 {
     probe_put one = {.file = w->file,
                      .facts = &w->spec.facts,
                      .n_layer = w->spec.n_layer,
                      .layer_id = w->spec.layer_id,
                      .compress = w->spec.compress,
+                     .own_layers = own_layers,
                      .data = probe};
     kvt_code code = w->n_probe == TRACE_PROBES_MAX
                         ? kvt_fail(err, KVT_FORMAT, "expected at most %d probes", w->n_probe)
@@ -265,6 +267,16 @@ kvt_code kvt_writer_put_probe(kvt_writer *w, const kvt_probe_data *probe, kvt_er
         return KVT_OK;
     w->failed = true;
     return kvt_within(err, "'%s'", w->path);
+}
+
+kvt_code kvt_writer_put_probe(kvt_writer *w, const kvt_probe_data *probe, kvt_err *err)
+{
+    return put_probe(w, probe, false, err);
+}
+
+kvt_code writer_put_own_probe(kvt_writer *w, const kvt_probe_data *probe, kvt_err *err)
+{
+    return put_probe(w, probe, true, err);
 }
 
 /* ---- the end -------------------------------------------------------------------------------

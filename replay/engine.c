@@ -306,6 +306,11 @@ kvt_code kvt_engine_prompt(kvt_engine *e, int layer, const kvt_feed *feed, kvt_e
     return KVT_OK;
 }
 
+void kvt_engine_forget(kvt_engine *e, int layer)
+{
+    e->layer[layer].feed = (kvt_feed){0};
+}
+
 /* ---- tokens --------------------------------------------------------------------------------
  */
 

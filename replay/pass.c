@@ -171,8 +171,10 @@ static kvt_code rank_pass(const run *r, pass *p, layer_feed *f, int layer, bool 
     if (feed_prompt(f, &feed, p->scores, r->truths[layer].future_mean, err) ||
         kvt_engine_prompt(p->engine, layer, &feed, err))
         return kvt_within(err, "policy %s", p->use->name);
-    if (whole) /* what it learned stays; it decides when all layers are there */
+    if (whole) { /* what it learned stays; it decides when all layers are there */
+        kvt_engine_forget(p->engine, layer);
         return KVT_OK;
+    }
     if (kvt_engine_decide(p->engine, layer, err) || extract(p, layer, err))
         return kvt_within(err, "policy %s", p->use->name);
     return KVT_OK;

@@ -83,6 +83,9 @@ KVT_API KVT_CHECKED kvt_code kvt_engine_new(kvt_engine **out, const kvt_engine_s
 KVT_API void kvt_engine_free(kvt_engine *e); /* NULL is fine */
 KVT_API KVT_CHECKED kvt_code kvt_engine_prompt(kvt_engine *e, int layer, const kvt_feed *feed,
                                                kvt_err *err);
+/* What was fed for that layer is gone before it decided (over a whole model layers are read one
+ * at a time): what step() learned stays, score() sees none of the views. */
+KVT_API void kvt_engine_forget(kvt_engine *e, int layer);
 /* Appends a token and lets its row attend: until the next decision kvt_engine_held() is what
  * that row saw. With drop_first the row attends in the decision: what it saw is held after it.
  */

@@ -160,7 +160,9 @@ static void score_segment(float *out, segment *g, const kvzip *p, const kvt_lane
         }
 }
 
-static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+/* Scores are marks: they are taken while a layer's keys are there, so that the lanes of all
+ * layers can compete later. */
+static void step(const void *params_, kvt_lane *lane)
 {
     const kvzip *p = params_;
     bool four = p->sinks == SINKS_FOUR, room = true;
@@ -170,15 +172,23 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
         size_t start = kvt_arena_mark(lane->scratch);
         room = open_segment(&g, lane, i, n_sink);
         if (room)
-            score_segment(out, &g, p, lane);
+            score_segment(lane->mark, &g, p, lane);
         kvt_arena_rewind(lane->scratch, start);
     }
+    for (int64_t s = 0; !room && s < lane->n_slot; s++) /* NaN, which is refused: no memory */
+        lane->mark[s] = NAN;
+}
+
+static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+{
+    const kvzip *p = params_;
+    bool four = p->sinks == SINKS_FOUR;
+    int64_t n_sink = kvt_min(four ? FOUR : prefix(lane->seq), lane->n_slot);
+    memcpy(out, lane->mark, (size_t)lane->n_slot * sizeof *out);
     for (int64_t s = 0; s < n_sink; s++) {
         pinned[s] = !four;
-        out[s] = 1;
+        out[s] = isnan(out[s]) ? out[s] : 1;
     }
-    for (int64_t s = 0; !room && s < lane->n_slot; s++) /* NaN, which is refused: no memory */
-        out[s] = NAN;
 }
 
 /* ties=drop: unmarks what is not pinned and scores no more than the least that was kept, where
@@ -245,9 +255,11 @@ const kvt_policy kvt_policy_kvzip = {
                .exactness = KVT_EXACT,
                .one_ranking = true,
                .probe = "repeat"},
+    .slot_width = 1,
     .params_size = sizeof(kvzip),
     .params = params,
     .vary = vary,
+    .step = step,
     .score = score,
     .select = select,
 };

@@ -1,2 +1,4 @@
 kvt_test(test_pieces_rows LABEL unit MODULES replay SOURCES test_pieces_rows.c ../toy.c)
 kvt_test(test_policies_probe LABEL unit MODULES replay SOURCES test_policies_probe.c ../toy.c)
+kvt_test(test_replay_kvzip LABEL unit MODULES replay
+  SOURCES test_replay_kvzip.c ../runs.c ../synth.c ../synth_probe.c ../synth_scorer.c)

@@ -292,6 +292,8 @@ static kvt_code copy_file(const char *to, const char *from, kvt_err *err)
         number = errno;
     if (in >= 0)
         close(in);
+    if (number == ENOMEM)
+        return kvt_fail_memory(err, 1 << 20);
     return number ? kvt_fail(err, KVT_IO, "copy: %s", strerror(number)) : KVT_OK;
 }
 

@@ -12,3 +12,7 @@ kvt_test(test_scorer LABEL unit MODULES traces SOURCES test_scorer.c ../synth.c 
 set_tests_properties(test_scorer PROPERTIES ENVIRONMENT
   "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp")
 kvt_test(test_tensors LABEL unit MODULES traces SOURCES test_tensors.c)
+kvt_test(test_more_memory LABEL unit MODULES traces SOURCES test_more_memory.c ../synth.c
+                                                            ../synth_probe.c)
+set_tests_properties(test_more_memory PROPERTIES ENVIRONMENT
+  "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """replay_reference.py - what `kvt replay` must find on a trace, by plain numpy.
 
-    replay_reference.py KVT TRACE.h5 [-b LIST] [-p NAME,...] [-v]    exit status 1: something differs
+    replay_reference.py KVT TRACE.h5 [-b LIST] [-p NAME,...] [-w SCORER.h5] [-v]    exit status 1: something differs
 
 A second opinion, written from the definitions (the design's sections on traces and replay, and the
 papers' formulae named at each policy) and not from the C files. It opens the trace with h5py, decides
@@ -50,6 +50,8 @@ class Trace:
             self.query_pos = [int(x) for x in f["query/pos"]]
             self.col_sum = f["attn/col_sum"][:].astype(np.float64)
             self.future_mean = f["future/mean"][:].astype(np.float64) if self.M else None
+            flag = f["token/flag"][:self.N]
+            self.prefix = int(np.argmin(np.append(flag & 2, 0) > 0))  # tokens of the template in front
             self.has_rows = "attn/rows" in f
             stored = f["attn/rows"][:].astype(np.float64) if self.has_rows else None
         self.L, self.H, self.Q, self.D = self.q.shape
@@ -129,14 +131,19 @@ class Policy:
     drop_first = False   # in decode it drops before the row attends
     by_head = False      # a lane for each query head
     observes = 0         # observation window: case C005
-    scored = True        # its scores are weights, a lane's decide on that lane: score KL is defined
+    scored = True        # its scores are weights, a lane's decide on that lane: score KL is defined; None: not compared
+    exactness = "exact"  # at best
     shares = "even"      # how a total is shared out over layers
 
     def protects(self, n):
         """Of n tokens."""
         return 0
 
-    def fits(self, budget):
+    def fits(self, budget, n=None):
+        return True
+
+    def needs(self, t, budget):
+        """Whether the trace holds what it reads at this budget."""
         return True
 
     def begin(self, t, lane):
@@ -193,7 +200,7 @@ class H2O(Policy):
     def __init__(self, first_head=False, flexgen=False):
         self.first_head, self.flexgen = first_head, flexgen
 
-    def fits(self, budget):
+    def fits(self, budget, n=None):
         return budget > 2 if self.flexgen else int(0.5 * budget) > 0  # C080: half of one slot is no slot
 
     def votes(self, lane):
@@ -463,10 +470,10 @@ def follow(t, policy, inside, every, budget, cell, lane, where, report, tie):
         for m in range(t.M):
             kept, score, pinned = decide(slots, m)
             everything = np.arange(t.N + 1) if m == 0 else slots
-            full = np.zeros(len(everything))
+            full, asked = np.zeros(len(everything)), slots
             slots = check(everything, m, kept, full if m == 0 else score, full.astype(bool) if m == 0 else pinned)
             if m == 0:
-                out["pins"][-1] = {j for j, p in zip(sorted(kept | {t.N}), pinned) if p}
+                out["pins"][-1] = {j for j, p in zip(asked, pinned) if p}
             out["saw"].append(slots)
             slots = np.append(slots, t.N + m + 1)
         out["end"] = slots[:-1]
@@ -580,11 +587,13 @@ def best_lost(t, lanes, counts):
 def expect_skip(t, policy, budget, inside):
     """The rule itself is impossible, or protects more than the budget holds. C005 comes first."""
     n = t.T if inside else t.N
-    if not t.M and isinstance(policy, (Oracle, OracleStep)):
+    if not t.M and (isinstance(policy, (Oracle, OracleStep)) or getattr(policy, "rests_on", "") == "response"):
         return True  # C082
+    if not policy.needs(t, budget):
+        return True
     if budget >= n or isinstance(policy, Full):
         return False
-    if not policy.fits(budget):
+    if not policy.fits(budget, t.N):
         return True
     if policy.observes:
         return t.N > policy.observes > budget
@@ -609,7 +618,9 @@ def check_cell(t, name, policy, inside, every, cell, report, where):
     report.text(where, "growth", "inside" if inside else "on-top", row["growth"])
     report.text(where, "act", "decode" if inside else "prefill", row["act"])
     if not isinstance(policy, OracleStep):
-        report.text(where, "exactness", "open-loop" if inside else "exact", row["exactness"])
+        classes = ["exact", "budget-exact", "open-loop", "surrogate"]
+        worst = max(classes.index(policy.exactness), classes.index("open-loop" if inside else "exact"))
+        report.text(where, "exactness", classes[worst], row["exactness"])
     ran = []
     for lane, budget in zip(lanes, budgets):
         if isinstance(policy, OracleStep):
@@ -707,11 +718,14 @@ def check_rows(t, lanes, ran, cell, report, where, mass):
     report.number(where, "lost_mass_mean_frac", macro(lost), row["lost_mass_mean_frac"], mass)
     for p, n in ((0.5, "p50"), (0.95, "p95"), (1, "max")):
         report.number(where, "lost_mass_%s_frac" % n, quantile(flat(lost), p), row["lost_mass_%s_frac" % n], few)
-    report.number(where, "attn_kl_inf_count", sum(math.isinf(x) for x in flat(kl)), row["attn_kl_inf_count"], 0)
+    # Where rows are computed here, a half that rounds otherwise may be what makes a loss of 1.
+    n_inf = sum(math.isinf(x) for x in flat(kl))
+    report.number(where, "attn_kl_inf_count", n_inf, row["attn_kl_inf_count"], 0 if t.has_rows else 0.2)
     # -ln(1 - x) is steep near 1: the tolerance of a mass, seen through it.
     steep = lambda x: few / max(1e-12, math.exp(-x)) if not math.isnan(x) and math.isfinite(x) else few
-    report.number(where, "attn_kl_mean_nats", macro(finite), row["attn_kl_mean_nats"],
-                  10 * mass if t.has_rows else 2e-3)
+    if n_inf == row["attn_kl_inf_count"]:
+        report.number(where, "attn_kl_mean_nats", macro(finite), row["attn_kl_mean_nats"],
+                      10 * mass if t.has_rows else 2e-3)
     for p, n in ((0.95, "p95"), (1, "max")):
         x = quantile(flat(kl), p)
         report.number(where, "attn_kl_%s_nats" % n, x, row["attn_kl_%s_nats" % n], max(few, steep(x)))
@@ -746,7 +760,7 @@ def check_sets(t, policy, inside, lanes, budgets, ran, cell, report, where, mass
     if policy.scored and all(x["first"] for x in ran):
         x = mean([score_kl(t, lane, y["first"]) for lane, y in zip(lanes, ran)])
         report.number(where, "score_kl_mean_nats", x, row["score_kl_mean_nats"], 1e-5 if t.has_rows else 1e-3)
-    elif not policy.scored and not isinstance(policy, Random):  # see Policy.scored
+    elif policy.scored is False and not isinstance(policy, Random):  # see Policy.scored
         report.number(where, "score_kl_mean_nats", math.nan, row["score_kl_mean_nats"], 0)
     if inside or isinstance(policy, Full):
         report.number(where, "regret_mean_frac", math.nan if inside else 0, row["regret_mean_frac"], 1e-12)
@@ -835,9 +849,12 @@ def same_policy(row, name):
     return not typed and not every or typed in given
 
 
-def compare(kvt, path, budgets, only, report):
+def compare(kvt, path, budgets, only, weights, report):
+    import replay_learned  # which reads this module
     t = Trace(path)
-    todo = [p for p in policies() if not only or p[0] in only]
+    t.probes = replay_learned.probes(path)
+    learned = replay_learned.policies(t, [replay_learned.Scorer(w) for w in weights])
+    todo = [p for p in [*policies(), *learned] if not only or p[0].partition(":")[0] in only or p[0] in only]
     cells = []
     with tempfile.TemporaryDirectory() as tmp:
         for act in ("own", "prefill"):
@@ -846,7 +863,8 @@ def compare(kvt, path, budgets, only, report):
                 continue
             rows, arrays = run_kvt(kvt, path, [p[0] for p in mine], act, budgets, os.path.join(tmp, act))
             for name, _, policy, inside, every in mine:
-                found = [r for r in rows if same_policy(r, name)]
+                narrower = [p[0] for p in mine if p[0].startswith(name + ":")]
+                found = [r for r in rows if same_policy(r, name) and not any(same_policy(r, n) for n in narrower)]
                 if not found:
                     report.differ("%s %s" % (name, act), "rows", "some", "none")
                 for r in found:
@@ -872,13 +890,14 @@ def main():
     p.add_argument("trace", nargs="+")
     p.add_argument("-b", "--budgets", default="1,2,3,7,16,33,70,12.5%,50%,90%,1000")
     p.add_argument("-p", "--policies", default="")
+    p.add_argument("-w", "--weights", action="append", default=[], help="a scorer file of that model")
     p.add_argument("--alone", action="store_true", help="each budget alone gives the same row")
     p.add_argument("--sinks", action="store_true", help="the traces have a sink at token 0: case C010")
     p.add_argument("-v", "--verbose", action="store_true", help="every difference, not six of a kind")
     a = p.parse_args()
     report = Report(a.verbose)
     for path in a.trace:
-        compare(a.kvt, path, a.budgets.split(","), [x for x in a.policies.split(",") if x], report)
+        compare(a.kvt, path, a.budgets.split(","), [x for x in a.policies.split(",") if x], a.weights, report)
         if a.alone:
             check_alone(a.kvt, path, a.budgets.split(","), report)
         if a.sinks:
@@ -889,4 +908,5 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    import replay_reference  # the same classes here and in replay_learned.py
+    sys.exit(replay_reference.main())

@@ -1,6 +1,6 @@
 #!/bin/sh
 # kvt replay against replay_reference.py on synthetic traces of many shapes, with cases C003, C004 (1 layer,
-# layers of a larger model), C005, C006, C010, C080, C082 among them.
+# layers of a larger model), C005, C006, C010, C080, C082 among them; some hold probes and come with scorers.
 # usage: test_replay_reference.sh KVT MAKE_SYNTH SOURCE_DIR [PYTHON]. Skips (77) without h5py and numpy.
 set -eu
 kvt=$1 make=$2 golden=$3/tests/golden python=${4:-}
@@ -29,6 +29,29 @@ compare() {
     echo "$name: $*"
     "$python" "$golden/replay_reference.py" "$kvt" "$dir/$name.h5" $also || failed=1
 }
+
+# The same with probes of every kind, drafts at four budgets, and scorers of that model.
+learned() {
+    name=$1
+    shift
+    set -- queries=64 block=64 probes=1 draft=7 draft2=16 draft3=33 draft4=70 "$@"
+    "$make" "$dir/$name.h5" "$@"
+    for kind in kvpop-mlp kvpop; do
+        "$make" scorer:$kind "$dir/$name-$kind.scorer.h5" "$@"
+    done
+    echo "$name: $*"
+    "$python" "$golden/replay_reference.py" "$kvt" "$dir/$name.h5" -p "$policies" -w "$dir/$name-kvpop-mlp.scorer.h5" \
+        -w "$dir/$name-kvpop.scorer.h5" || failed=1
+}
+policies=lookaheadkv,judgeq,suffix,lookahead-oracle,speckv,laq,laq-plus,kvzip,kvpop-mlp,kvpop,oracle,oracle-step
+
+learned look1    layers=2 heads=4 kv_heads=2 prompt=97  response=12 seed=31
+learned look3    layers=2 heads=6 kv_heads=2 prompt=65  response=9  seed=32 sharpness=3 probe_rows=8
+learned some_l   layers=2 heads=3 kv_heads=1 prompt=80  response=7  seed=33 model_layers=4 probe_rows=3
+learned slide_l  layers=2 heads=4 kv_heads=2 prompt=80  response=7  seed=34 window=48
+learned short_l  layers=2 heads=4 kv_heads=2 prompt=30  response=7  seed=35
+learned norows_l layers=2 heads=4 kv_heads=2 prompt=65  response=7  seed=36 rows=0
+learned silent_l layers=2 heads=4 kv_heads=2 prompt=65  response=0  seed=37
 
 compare gqa1     layers=1 heads=2 kv_heads=2 prompt=65  response=20 seed=11
 compare gqa2     layers=2 heads=4 kv_heads=2 prompt=65  response=20 seed=12

@@ -198,81 +198,6 @@ static kvt_exactness found_exactness(const pass *x)
     return e;
 }
 
-static bool holds_decisions(const kvt_trace_info *info, const kvt_traits *traits)
-{
-    return info->has[KVT_DS_DECISION] &&
-           (!traits->decision || strcmp(traits->decision, info->facts.decision_policy) == 0);
-}
-
-static bool has_peer(const trace_set *s, int trace)
-{
-    for (int k = 0; k < s->n; k++)
-        if (set_is_peer(s, trace, k))
-            return true;
-    return false;
-}
-
-/* Why a policy cannot run on a trace at all, into reason; "" where it can. */
-static void find_reason(const plan *p, pass *x, int trace, kvt_trace *t)
-{
-    const kvt_traits *traits = &x->use->traits;
-    const kvt_trace_info *info = kvt_trace_info_of(t);
-    const char *name = x->use->policy->name;
-    char lacks[200];
-    unsigned elsewhere = KVT_NEED_PROBE | KVT_NEED_SCORES | KVT_NEED_OTHERS | KVT_NEED_WEIGHTS;
-    unsigned last_queries = KVT_NEED_ATTN | KVT_NEED_QUERIES | KVT_NEED_LAYER;
-    int64_t window = kvt_use_window(x->use, x->n_prompt);
-    int64_t before = info->n_query - x->n_response;
-    bool rows = info->has[KVT_DS_QUERY_POS];
-    unsigned needs = traits->needs & ~elsewhere;
-    if (x->skip && x->n_response == 0) /* C082: what no row reads has no future */
-        needs |= KVT_NEED_FUTURE;
-    if (x->joins && !holds_decisions(info, traits))
-        snprintf(x->reason, sizeof x->reason,
-                 "policy %s: not replayable: the trace holds no decisions of a model that was "
-                 "trained for it (decision/logit)",
-                 name);
-    else if (x->joins && info->facts.decision_shift != 0)
-        snprintf(x->reason, sizeof x->reason,
-                 "policy %s: a join is decided by the token itself, the trace's decisions come "
-                 "%lld tokens later",
-                 name, (long long)info->facts.decision_shift);
-    else if (traits->exactness == KVT_NOT_REPLAYABLE && !x->joins)
-        snprintf(x->reason, sizeof x->reason, "policy %s: not replayable from a trace", name);
-    else if (kvt_trace_lacks(t, needs, lacks, sizeof lacks))
-        snprintf(x->reason, sizeof x->reason, "policy %s %s", name, lacks);
-    else if ((traits->needs & KVT_NEED_OTHERS) && set_others(&p->set, trace) == 0)
-        snprintf(x->reason, sizeof x->reason,
-                 "policy %s needs other traces of the same model in the run, and there is none",
-                 name);
-    else if (traits->needs & KVT_NEED_LOGITS)
-        snprintf(x->reason, sizeof x->reason,
-                 "policy %s needs rows before the softmax, which this version does not replay",
-                 name);
-    else if ((traits->needs & KVT_NEED_DECISION) && !holds_decisions(info, traits))
-        snprintf(x->reason, sizeof x->reason,
-                 "policy %s reads decisions of %s, the trace holds those of '%.40s'", name,
-                 traits->decision, info->facts.decision_policy);
-    else if ((traits->needs & KVT_NEED_SCORES) && !x->use->own.file[0])
-        snprintf(x->reason, sizeof x->reason,
-                 "policy %s needs file=SCORES (kvt import --scores)", name);
-    else if (threshold_is_matched(x->use) && !has_peer(&p->set, trace))
-        snprintf(x->reason, sizeof x->reason,
-                 "policy %s keeps what is above a threshold: it needs other traces of the same "
-                 "model in the run to match one, or threshold=X",
-                 name);
-    else if ((x->inside || x->skip) && x->n_response > 0 && !rows)
-        snprintf(x->reason, sizeof x->reason,
-                 "policy %s acts in decode and needs rows, which this trace (level %s) lacks",
-                 name, kvt_level_name(info->facts.level));
-    else if ((traits->needs & last_queries) && window > before)
-        snprintf(x->reason, sizeof x->reason,
-                 "policy %s needs the last %lld prompt %s, the trace holds %lld (capture with "
-                 "--queries all)",
-                 name, (long long)window, traits->needs & KVT_NEED_ATTN ? "rows" : "queries",
-                 (long long)before);
-}
-
 static kvt_code open_scores(pass *x, const kvt_trace_info *info, kvt_err *err)
 {
     if (!(x->use->traits.needs & KVT_NEED_SCORES) || x->reason[0])
@@ -426,7 +351,7 @@ kvt_code plan_pass(pass **out, const plan *p, const plan_use *u, int trace, kvt_
     x->exactness = found_exactness(x);
     x->ranked = !x->inside && !x->skip && traits->one_ranking && !traits->by_threshold &&
                 !u->use->policy->select;
-    find_reason(p, x, trace, t);
+    plan_reason(p, x, trace, t);
     plan_weights(p, x, info);
     if (open_scores(x, info, err) || resolve(p, x, trace, t, layers, err)) {
         pass_free(x);

@@ -56,6 +56,8 @@ bool plan_in_shard(const plan *p, int64_t i);
 KVT_CHECKED kvt_code plan_pass(pass **out, const plan *p, const plan_use *u, int trace,
                                kvt_trace *t, kvt_err *err);
 
+/* plan_reason.c: into x->reason, "" where it can. */
+void plan_reason(const plan *p, pass *x, int trace, kvt_trace *t);
 /* Slots per lane of a pass at a budget; layers [L] are those that are replayed. */
 int64_t plan_slots(const plan *p, const pass *x, int trace, const bool *layers,
                    const kvt_budget *b);

@@ -1,0 +1,104 @@
+/* plan_reason.c - why a policy cannot run on a trace at all. */
+#include "replay/plan_priv.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Writes the reason; always true, so that the first one ends the search. */
+static bool say(pass *x, const char *fmt, ...) KVT_PRINTF(2, 3);
+static bool say(pass *x, const char *fmt, ...)
+{
+    va_list args;
+    int n = snprintf(x->reason, sizeof x->reason, "policy %s", x->use->policy->name);
+    va_start(args, fmt);
+    if (n > 0 && (size_t)n < sizeof x->reason)
+        vsnprintf(x->reason + n, sizeof x->reason - (size_t)n, fmt, args);
+    va_end(args);
+    return true;
+}
+
+static bool holds_decisions(const kvt_trace_info *info, const kvt_traits *traits)
+{
+    return info->has[KVT_DS_DECISION] &&
+           (!traits->decision || strcmp(traits->decision, info->facts.decision_policy) == 0);
+}
+
+static bool has_peer(const trace_set *s, int trace)
+{
+    for (int k = 0; k < s->n; k++)
+        if (set_is_peer(s, trace, k))
+            return true;
+    return false;
+}
+
+static bool is_impossible(pass *x, const kvt_trace_info *info)
+{
+    const kvt_traits *traits = &x->use->traits;
+    int64_t shift = info->facts.decision_shift;
+    if (x->joins && !holds_decisions(info, traits))
+        return say(x, ": not replayable: the trace holds no decisions of a model that was "
+                      "trained for it (decision/logit)");
+    if (x->joins && shift != 0)
+        return say(x,
+                   ": a join is decided by the token itself, the trace's decisions come %lld "
+                   "tokens later",
+                   (long long)shift);
+    return traits->exactness == KVT_NOT_REPLAYABLE && !x->joins &&
+           say(x, ": not replayable from a trace");
+}
+
+/* What the trace would have to hold. */
+static bool lacks_data(pass *x, kvt_trace *t)
+{
+    const kvt_trace_info *info = kvt_trace_info_of(t);
+    const kvt_traits *traits = &x->use->traits;
+    char lacks[200];
+    unsigned elsewhere = KVT_NEED_PROBE | KVT_NEED_SCORES | KVT_NEED_OTHERS | KVT_NEED_WEIGHTS;
+    unsigned needs = traits->needs & ~elsewhere;
+    if (x->skip && x->n_response == 0) /* C082: what no row reads has no future */
+        needs |= KVT_NEED_FUTURE;
+    if (kvt_trace_lacks(t, needs, lacks, sizeof lacks))
+        return say(x, " %s", lacks);
+    if (traits->needs & KVT_NEED_LOGITS)
+        return say(x, " needs rows before the softmax, which this version does not replay");
+    return (traits->needs & KVT_NEED_DECISION) && !holds_decisions(info, traits) &&
+           say(x, " reads decisions of %s, the trace holds those of '%.40s'", traits->decision,
+               info->facts.decision_policy);
+}
+
+/* What the run would have to bring along. */
+static bool lacks_others(const plan *p, pass *x, int trace)
+{
+    unsigned needs = x->use->traits.needs;
+    if ((needs & KVT_NEED_OTHERS) && set_others(&p->set, trace) == 0)
+        return say(x, " needs other traces of the same model in the run, and there is none");
+    if ((needs & KVT_NEED_SCORES) && !x->use->own.file[0])
+        return say(x, " needs file=SCORES (kvt import --scores)");
+    return threshold_is_matched(x->use) && !has_peer(&p->set, trace) &&
+           say(x, " keeps what is above a threshold: it needs other traces of the same model "
+                  "in the run to match one, or threshold=X");
+}
+
+static bool lacks_rows(pass *x, const kvt_trace_info *info)
+{
+    unsigned needs = x->use->traits.needs;
+    int64_t window = kvt_use_window(x->use, x->n_prompt);
+    int64_t before = info->n_query - x->n_response;
+    if ((x->inside || x->skip) && x->n_response > 0 && !info->has[KVT_DS_QUERY_POS])
+        return say(x, " acts in decode and needs rows, which this trace (level %s) lacks",
+                   kvt_level_name(info->facts.level));
+    return (needs & (KVT_NEED_ATTN | KVT_NEED_QUERIES | KVT_NEED_LAYER)) && window > before &&
+           say(x,
+               " needs the last %lld prompt %s, the trace holds %lld (capture with --queries "
+               "all)",
+               (long long)window, needs & KVT_NEED_ATTN ? "rows" : "queries",
+               (long long)before);
+}
+
+void plan_reason(const plan *p, pass *x, int trace, kvt_trace *t)
+{
+    const kvt_trace_info *info = kvt_trace_info_of(t);
+    (void)(is_impossible(x, info) || lacks_data(x, t) || lacks_others(p, x, trace) ||
+           lacks_rows(x, info));
+}

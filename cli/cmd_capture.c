@@ -155,7 +155,8 @@ static kvt_code only_probes(const options *o, kvt_err *err)
 {
     if (!o->probe.n)
         return kvt_fail(err, KVT_USAGE,
-                        "a trace is given: expected --probe, what to add to it");
+                        "a capture takes no operands and no --trace: expected --probe, what to "
+                        "add to traces");
     if (o->prompt || o->prompt_file || o->prompts || o->response || o->out)
         return kvt_fail(
             err, KVT_USAGE,

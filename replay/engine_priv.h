@@ -1,6 +1,7 @@
 /* engine_priv.h - what the files of the engine share.
  *
  *   engine.c  the pushed calls: prompt, token, decide
+ *   look.c    what it holds, found and refused
  *   fill.c    a kvt_lane from what was fed: whole, or gathered over the slots that are left
  *   weights.c learned weights: whether they fit, what a lane sees of them
  *   turn.c    a lane in a decision: its marks before, what is dropped after

@@ -4,9 +4,12 @@
  *   rows.c   attention rows of a layer: read, or computed where the trace holds none
  *   truth.c  what the response looks at: remaining mass, its order, sums
  *   judge.c  kept sets against rows: mass lost, output error
- *   pass.c   one trace through all its passes
+ *   pass.c   one trace through all its passes; live.c those that act row by row, join.c those
+ *            that average slots
  *   finish.c what was judged becomes cells and lanes
- *   plan.c   which passes there are, their names, what is there already
+ *   plan.c   which passes there are, their names, what is there already; plan_probe.c and
+ *            plan_weights.c what they read beside the trace, plan_reason.c what they lack
+ *   threshold.c  the threshold that meets a budget on the other traces
  *   replay.c the whole run */
 #ifndef REPLAY_PRIV_H
 #define REPLAY_PRIV_H

@@ -113,6 +113,8 @@ static kvt_code show(const char *name, kvt_err *err)
         char def[64];
         if (p->type == KVT_CHOICE)
             snprintf(def, sizeof def, "%s", p->choices[(int)p->def].name);
+        else if (p->type == KVT_BOOL)
+            snprintf(def, sizeof def, "%s", p->def != 0 ? "true" : "false");
         else
             real_print(p->def, def, sizeof def);
         printf("  %-12s %-9s %s; %s\n", p->name, def, p->help,

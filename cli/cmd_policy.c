@@ -253,6 +253,25 @@ static void show_needs(FILE *out, unsigned needs)
         }
 }
 
+/* What has to be run behind the prompt, and how. */
+static void show_probe(FILE *out, const char *kind)
+{
+    static const struct {
+        const char *name, *given, *what;
+    } kinds[] = {
+#define KVT_PROBE(id, name, given, what) {name, given, what},
+#include "traces/probes.def"
+#undef KVT_PROBE
+    };
+    char text[NEEDS_CAP];
+    for (size_t i = 0; kind && i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i].name, kind) == 0) {
+            snprintf(text, sizeof text, "%s; kvt capture --probe NAME=%s:%s", kinds[i].what,
+                     kind, kinds[i].given);
+            label(out, "probe", text);
+        }
+}
+
 static void show_policy(FILE *out, const kvt_policy *p)
 {
     char text[400];
@@ -268,6 +287,7 @@ static void show_policy(FILE *out, const kvt_policy *p)
                    "at the end of the prompt only");
     label(out, "acts", text);
     show_needs(out, t->needs);
+    show_probe(out, t->needs & KVT_NEED_PROBE ? t->probe : NULL);
     kvt_exactness usual = usual_class(t);
     snprintf(text, sizeof text, "%s: %s%s%s", kvt_exactness_name(usual),
              kvt_exactness_help(usual), usual != t->exactness ? "; with --act prefill " : "",

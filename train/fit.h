@@ -37,6 +37,30 @@ typedef struct fit_plan {
     bool half;       /* tensors are written as halves */
 } fit_plan;
 
+/* clang-format off */
+#define FIT_FIELDS                                 \
+    int64_t steps, epochs, batch, eval_every;      \
+    double rate, warmup, clip;                     \
+    bool half
+
+#define FIT_PARAMS(S, epochs_, batch_, rate_)                                                    \
+    KVT_PARAM(S, steps, 0, 0, 1 << 30, "1", "steps; 0: by epochs"),                              \
+    KVT_PARAM(S, epochs, epochs_, 1, 1 << 20, "1", "passes over the traces"),                    \
+    KVT_PARAM(S, batch, batch_, 1, 4096, "1", "traces a step"),                                  \
+    KVT_PARAM(S, rate, rate_, 0, 10, "1", "learning rate after the warm-up"),                    \
+    KVT_PARAM(S, warmup, 0.05, 0, 1, "frac", "share of the steps that warm up"),                 \
+    KVT_PARAM(S, clip, 1, 0, 1e9, "1", "largest norm of a unit's gradient; 0: not clipped"),     \
+    KVT_PARAM(S, eval_every, 0, 0, 1 << 30, "1", "steps between two rows of the curve; 0: ten rows"), \
+    KVT_PARAM(S, half, 0, 0, 1, "", "the file holds halves")
+/* clang-format on */
+
+#define FIT_PLAN(p)                                                              \
+    {                                                                            \
+        .steps = (p)->steps, .epochs = (p)->epochs, .batch = (p)->batch,         \
+        .eval_every = (p)->eval_every, .rate = (p)->rate, .warmup = (p)->warmup, \
+        .clip = (p)->clip, .half = (p)->half                                     \
+    }
+
 typedef struct fit_spec {
     int64_t n_param, n_in;
     bool by_layer;
@@ -84,7 +108,7 @@ void fit_fold(const fit *f, int64_t u, float *weight, float *bias, int64_t rows)
 /* A tensor of a file out of the units' vectors: element i of unit u is param[u][offset + i]. */
 typedef struct fit_tensor {
     const char *name, *help, *axes; /* behind L (and G): "KW" */
-    int64_t offset, dim[2];
+    int64_t offset, dim[3];
 } fit_tensor;
 
 /* Writes a scorer: tensors of the units and single numbers. */

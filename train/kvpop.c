@@ -75,19 +75,20 @@ static void begin(void *user, int unit, float *param, uint64_t rng[4])
         n += k->bins[unit].n[b];
     }
     mean = n > 0 ? mean / n : 0;
-    double in = 1 / sqrt((double)k->mlp.n_in);
     if (k->p->scorer == KVPOP_MLSTM) {
         const mlstm_shape *s = &k->mlstm;
-        fit_normal(param, mlstm_bias(s), in, rng);
-        param[mlstm_bias(s) + 3 * s->inner + 1] = 3; /* the memory forgets little at first */
+        int64_t size = s->inner * s->n_in;
+        fit_normal(param, mlstm_bias(s), 1 / sqrt((double)s->n_in), rng);
+        for (int64_t i = 0; i < size; i++) /* a token finds itself, and those like it */
+            param[size + i] = param[i] *= 2;
+        param[mlstm_bias(s) + 3 * s->inner + 1] = (float)k->p->forget;
         for (int64_t i = 0; i < s->inner; i++)
             param[mlstm_gain(s) + i] = 1;
         fit_normal(param + mlstm_out(s), s->inner, 1 / sqrt((double)s->inner), rng);
         param[mlstm_out_bias(s)] = (float)mean;
         return;
     }
-    fit_normal(param, mlp_in_bias(&k->mlp), in, rng);
-    fit_normal(param + mlp_out(&k->mlp), k->mlp.width, 1 / sqrt((double)k->mlp.width), rng);
+    mlp_begin(&k->mlp, param, rng);
     param[mlp_out_bias(&k->mlp)] = (float)mean;
 }
 
@@ -335,14 +336,7 @@ static fit_spec spec_of(kvpop *k)
                       .n_in = k->mlp.n_in,
                       .ds = reads,
                       .n_ds = sizeof reads / sizeof *reads,
-                      .plan = {.steps = p->steps,
-                               .epochs = p->epochs,
-                               .batch = p->batch,
-                               .eval_every = p->eval_every,
-                               .rate = p->rate,
-                               .warmup = p->warmup,
-                               .clip = p->clip,
-                               .half = p->half},
+                      .plan = FIT_PLAN(p),
                       .user = k,
                       .open = check,
                       .input = input,
@@ -431,6 +425,8 @@ static const kvt_param params[] = {
     KVT_PARAM(kvpop_params, future, 16, 1, 1 << 20, "tokens",
               "tokens with fewer later queries are left out"),
     KVT_PARAM_CHOICE(kvpop_params, read, 0, read_outs, "when the mlstm reads a token"),
+    KVT_PARAM(kvpop_params, forget, 3, -20, 20, "1",
+              "bias of the mlstm's forget gate at the beginning"),
     KVT_PARAM(kvpop_params, tau, 1, 1e-6, 1e6, "1", "temperature of a pair"),
     KVT_PARAM(kvpop_params, margin, 1, 0, 1, "1",
               "smallest weight of a pair by its margin; 1: all weigh the same"),
@@ -441,16 +437,7 @@ static const kvt_param params[] = {
     KVT_PARAM(kvpop_params, queries, 64, 1, 1 << 20, "1", "queries drawn a trace and lane"),
     KVT_PARAM(kvpop_params, late, 0.5, 0, 1, "frac",
               "share of them that is drawn later rather than sooner"),
-    KVT_PARAM(kvpop_params, steps, 0, 0, 1 << 30, "1", "steps; 0: by epochs"),
-    KVT_PARAM(kvpop_params, epochs, 4, 1, 1 << 20, "1", "passes over the traces"),
-    KVT_PARAM(kvpop_params, batch, 4, 1, 4096, "1", "traces a step"),
-    KVT_PARAM(kvpop_params, rate, 3e-3, 0, 10, "1", "learning rate after the warm-up"),
-    KVT_PARAM(kvpop_params, warmup, 0.05, 0, 1, "frac", "share of the steps that warm up"),
-    KVT_PARAM(kvpop_params, clip, 1, 0, 1e9, "1",
-              "largest norm of a lane's gradient; 0: not clipped"),
-    KVT_PARAM(kvpop_params, eval_every, 0, 0, 1 << 30, "1",
-              "steps between two rows of the curve; 0: ten rows"),
-    KVT_PARAM(kvpop_params, half, 0, 0, 1, "", "the file holds halves"),
+    FIT_PARAMS(kvpop_params, 4, 4, 3e-3),
     {0}};
 
 const kvt_trainer kvt_trainer_kvpop = {

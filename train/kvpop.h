@@ -10,10 +10,10 @@
 typedef struct kvpop_params {
     int scorer, decay, loss, boundary, target, read;
     int64_t width, window, sinks, slots, decay_step, queries, future;
-    int64_t steps, epochs, batch, eval_every;
-    double least, most, late, tau, margin, margin_scale, balance_least, balance_most, eps;
-    double rate, warmup, clip;
-    bool balance, half;
+    double least, most, late, tau, margin, margin_scale, balance_least, balance_most, eps,
+        forget;
+    bool balance;
+    FIT_FIELDS;
 } kvpop_params;
 
 typedef enum kvpop_scorer { KVPOP_MLP, KVPOP_LINEAR, KVPOP_MLSTM } kvpop_scorer;

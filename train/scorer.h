@@ -37,6 +37,9 @@ static inline int64_t mlp_count(const mlp_shape *s)
     return mlp_out_bias(s) + s->n_out;
 }
 
+/* Weights of deviation 1 / sqrt(inputs); biases stay as they are. */
+void mlp_begin(const mlp_shape *s, float *param, uint64_t rng[4]);
+
 /* ---- mLSTM ---------------------------------------------------------------------------------
  * KVpop's scorer with a memory (arXiv 2607.05061, appendix E):
  *
@@ -84,6 +87,58 @@ static inline int64_t mlstm_work(const mlstm_shape *s, int64_t n, int64_t n_read
     return n * (2 * mlstm_rows(s) + 4 * s->inner + 2) + n_read * (state + s->inner + 2) +
            2 * state + 8 * s->inner;
 }
+
+/* ---- gate ----------------------------------------------------------------------------------
+ * Fast KVzip (arXiv 2601.17668), of a layer:
+ *
+ *   q_u = rms(W_q x + b) g_q      k = rms(W_k x) g_k          u: query heads of the kv head's
+ * group score = mean over u of 1 / (1 + sum over e of exp(a_e - a)), a = q_u.k / sqrt(O) + b_u,
+ * a_e = q_u.base_e / sqrt(O)
+ *
+ * Parameters: W_q [H O E], W_k [G O E], b [H O], g_q [O], g_k [O], base [G K O], b_u [H]. */
+
+typedef struct gate_shape {
+    int64_t n_in, n_head, n_kv, inner, n_base;
+} gate_shape;
+
+static inline int64_t gate_rows(const gate_shape *s)
+{
+    return (s->n_head + s->n_kv) * s->inner;
+}
+static inline int64_t gate_bias(const gate_shape *s)
+{
+    return gate_rows(s) * s->n_in;
+}
+static inline int64_t gate_gain(const gate_shape *s)
+{
+    return gate_bias(s) + s->n_head * s->inner;
+}
+static inline int64_t gate_base(const gate_shape *s)
+{
+    return gate_gain(s) + 2 * s->inner;
+}
+static inline int64_t gate_logit(const gate_shape *s)
+{
+    return gate_base(s) + s->n_kv * s->n_base * s->inner;
+}
+static inline int64_t gate_count(const gate_shape *s)
+{
+    return gate_logit(s) + s->n_head;
+}
+static inline int64_t gate_work(const gate_shape *s, int64_t n)
+{
+    return 2 * n * gate_rows(s) + 4 * s->inner + s->n_base;
+}
+
+/* score [n n_kv]; work [gate_work] keeps what the backward reads. */
+void gate_score_f32(const gate_shape *s, const float *param, const float *x, int64_t n,
+                    float *score, float *work);
+void gate_score_f64(const gate_shape *s, const double *param, const double *x, int64_t n,
+                    double *score, double *work);
+void gate_back_f32(const gate_shape *s, const float *param, const float *x, int64_t n,
+                   const float *slope, float *grad, float *work);
+void gate_back_f64(const gate_shape *s, const double *param, const double *x, int64_t n,
+                   const double *slope, double *grad, double *work);
 
 /* score [n n_out]; x [n n_in]; work [2 n width] keeps what the backward reads. */
 void mlp_score_f32(const mlp_shape *s, const float *param, const float *x, int64_t n,

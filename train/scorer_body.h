@@ -322,3 +322,125 @@ void NAME(mlstm_back)(const mlstm_shape *s, const REAL *param, const REAL *x, in
     for (int64_t i = 0; i < n * m.rows; i++)
         grad[mlstm_bias(s) + i % m.rows] += m.slope[i];
 }
+
+/* ---- gate ----------------------------------------------------------------------------------
+ */
+
+/* One query head u of one token: its normed query and key, and the share that the token wins.
+ */
+static REAL NAME(gate_share)(const gate_shape *s, const REAL *param, int64_t u, const REAL *q,
+                             const REAL *k, REAL *weight)
+{
+    int64_t O = s->inner, g = u / (s->n_head / s->n_kv);
+    const REAL *base = param + gate_base(s) + g * s->n_base * O;
+    REAL scale = (REAL)1 / SQRT((REAL)O), a = 0, sum = 1;
+    for (int64_t i = 0; i < O; i++)
+        a += q[i] * k[i];
+    a = a * scale + param[gate_logit(s) + u];
+    for (int64_t e = 0; e < s->n_base; e++) {
+        REAL b = 0;
+        for (int64_t i = 0; i < O; i++)
+            b += q[i] * base[e * O + i];
+        sum += weight[e] = EXP(b * scale - a);
+    }
+    for (int64_t e = 0; e < s->n_base; e++)
+        weight[e] /= sum;
+    return (REAL)1 / sum;
+}
+
+/* out [O] = u / rms(u) * gain */
+static void NAME(gate_norm)(REAL *out, const REAL *u, const REAL *gain, int64_t O)
+{
+    REAL rms = NAME(rms)(u, O);
+    for (int64_t i = 0; i < O; i++)
+        out[i] = u[i] / rms * gain[i];
+}
+
+void NAME(gate_score)(const gate_shape *s, const REAL *param, const REAL *x, int64_t n,
+                      REAL *score, REAL *work)
+{
+    int64_t O = s->inner, rows = gate_rows(s), R = s->n_head / s->n_kv;
+    REAL *q = work + 2 * n * rows, *k = q + O, *weight = q + 4 * O;
+    const REAL *bias = param + gate_bias(s), *gain = param + gate_gain(s);
+    PRODUCT_NT(work, x, param, n, rows, s->n_in);
+    for (int64_t t = 0; t < n; t++) {
+        REAL *pre = work + t * rows;
+        for (int64_t i = 0; i < s->n_head * O; i++)
+            pre[i] += bias[i];
+        for (int64_t g = 0; g < s->n_kv; g++) {
+            REAL sum = 0;
+            NAME(gate_norm)(k, pre + (s->n_head + g) * O, gain + O, O);
+            for (int64_t u = g * R; u < (g + 1) * R; u++) {
+                NAME(gate_norm)(q, pre + u * O, gain, O);
+                sum += NAME(gate_share)(s, param, u, q, k, weight);
+            }
+            score[t * s->n_kv + g] = sum / (REAL)R;
+        }
+    }
+}
+
+/* From the slope d of a normed vector to du (added) and the gain's. */
+static void NAME(gate_norm_back)(REAL *du, const REAL *u, const REAL *gain, const REAL *d,
+                                 REAL *gain_slope, int64_t O)
+{
+    REAL rms = NAME(rms)(u, O), dot = 0;
+    for (int64_t i = 0; i < O; i++) {
+        gain_slope[i] += d[i] * u[i] / rms;
+        dot += d[i] * gain[i] * u[i] / rms;
+    }
+    for (int64_t i = 0; i < O; i++)
+        du[i] += (d[i] * gain[i] - u[i] / rms * dot / (REAL)O) / rms;
+}
+
+/* Slopes of one head and token by its share's slope; dk [O] is added to, dq [O] written. With
+ * p the share and w_e the bases' shares: dp/da = p (1 - p), dp/da_e = -p w_e. */
+static void NAME(gate_share_back)(const gate_shape *s, const REAL *param, int64_t u,
+                                  const REAL *q, const REAL *k, const REAL *weight, REAL share,
+                                  REAL slope, REAL *grad, REAL *dq, REAL *dk)
+{
+    int64_t O = s->inner, at = gate_base(s) + u / (s->n_head / s->n_kv) * s->n_base * O;
+    REAL scale = (REAL)1 / SQRT((REAL)O), da = slope * share * ((REAL)1 - share);
+    grad[gate_logit(s) + u] += da;
+    for (int64_t i = 0; i < O; i++) {
+        dq[i] = da * scale * k[i];
+        dk[i] += da * scale * q[i];
+    }
+    for (int64_t e = 0; e < s->n_base; e++) {
+        REAL db = -slope * share * weight[e] * scale;
+        for (int64_t i = 0; i < O; i++) {
+            dq[i] += db * param[at + e * O + i];
+            grad[at + e * O + i] += db * q[i];
+        }
+    }
+}
+
+void NAME(gate_back)(const gate_shape *s, const REAL *param, const REAL *x, int64_t n,
+                     const REAL *slope, REAL *grad, REAL *work)
+{
+    int64_t O = s->inner, rows = gate_rows(s), R = s->n_head / s->n_kv;
+    REAL *q = work + 2 * n * rows, *k = q + O, *dq = q + 2 * O, *dk = q + 3 * O;
+    REAL *weight = q + 4 * O, *by_pre = work + n * rows;
+    const REAL *gain = param + gate_gain(s);
+    REAL *by_gain = grad + gate_gain(s), *by_bias = grad + gate_bias(s);
+    for (int64_t i = 0; i < n * rows; i++)
+        by_pre[i] = 0;
+    for (int64_t t = 0; t < n; t++)
+        for (int64_t g = 0; g < s->n_kv; g++) {
+            const REAL *pre = work + t * rows, *own = pre + (s->n_head + g) * O;
+            REAL *d = by_pre + t * rows, each = slope[t * s->n_kv + g] / (REAL)R;
+            NAME(gate_norm)(k, own, gain + O, O);
+            for (int64_t i = 0; i < O; i++)
+                dk[i] = 0;
+            for (int64_t u = g * R; u < (g + 1) * R; u++) {
+                NAME(gate_norm)(q, pre + u * O, gain, O);
+                REAL share = NAME(gate_share)(s, param, u, q, k, weight);
+                NAME(gate_share_back)(s, param, u, q, k, weight, share, each, grad, dq, dk);
+                NAME(gate_norm_back)(d + u * O, pre + u * O, gain, dq, by_gain, O);
+            }
+            NAME(gate_norm_back)(d + (s->n_head + g) * O, own, gain + O, dk, by_gain + O, O);
+        }
+    for (int64_t i = 0; i < n * s->n_head * O; i++)
+        by_bias[i % (s->n_head * O)] +=
+            by_pre[i / (s->n_head * O) * rows + i % (s->n_head * O)];
+    PRODUCT_TN(grad, by_pre, x, rows, s->n_in, n);
+}

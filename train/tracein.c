@@ -3,16 +3,21 @@
 
 #include "base/half.h"
 
-static kvt_code read_all(tracein *s, kvt_err *err)
+/* only -1: every layer. */
+static kvt_code read_all(tracein *s, int only, kvt_err *err)
 {
-    for (int i = 0; i < s->n_ds * s->n_layer; i++)
-        if (kvt_trace_read_raw(s->t, s->ds[i / s->n_layer], i % s->n_layer, &s->view[i], err))
+    for (int i = 0; i < s->n_ds * s->n_layer; i++) {
+        int layer = i % s->n_layer;
+        if (only >= 0 && layer != only)
+            continue;
+        if (kvt_trace_read_raw(s->t, s->ds[i / s->n_layer], layer, &s->view[i], err))
             return err->code;
+    }
     return KVT_OK;
 }
 
-kvt_code tracein_open(tracein *s, const train_trace *of, const kvt_ds *ds, int n_ds,
-                      kvt_err *err)
+kvt_code tracein_open_layer(tracein *s, const train_trace *of, const kvt_ds *ds, int n_ds,
+                            int layer, kvt_err *err)
 {
     *s = (tracein){.of = of, .n_ds = n_ds};
     if (kvt_trace_open(&s->t, of->path, 1 << 20, err))
@@ -32,7 +37,13 @@ kvt_code tracein_open(tracein *s, const train_trace *of, const kvt_ds *ds, int n
     s->view = kvt_alloc((int64_t)n_ds * s->n_layer, sizeof *s->view);
     if (!s->view)
         return kvt_fail_memory(err, (size_t)n_ds * (size_t)s->n_layer * sizeof *s->view);
-    return read_all(s, err);
+    return read_all(s, layer, err);
+}
+
+kvt_code tracein_open(tracein *s, const train_trace *of, const kvt_ds *ds, int n_ds,
+                      kvt_err *err)
+{
+    return tracein_open_layer(s, of, ds, n_ds, -1, err);
 }
 
 void tracein_close(tracein *s)

@@ -21,6 +21,9 @@ typedef struct tracein {
 /* The datasets must be there (train_needs). s is valid on failure, too: close it. */
 KVT_CHECKED kvt_code tracein_open(tracein *s, const train_trace *of, const kvt_ds *ds, int n_ds,
                                   kvt_err *err);
+/* One layer of them only. */
+KVT_CHECKED kvt_code tracein_open_layer(tracein *s, const train_trace *of, const kvt_ds *ds,
+                                        int n_ds, int layer, kvt_err *err);
 void tracein_close(tracein *s);
 
 /* A dataset's slab of one layer (without an axis L: all of it). */

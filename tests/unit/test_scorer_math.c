@@ -18,7 +18,8 @@
 typedef struct problem {
     mlp_shape mlp;
     mlstm_shape mlstm;
-    bool is_mlstm;
+    gate_shape gate;
+    bool is_mlstm, is_gate;
     int64_t n, n_read, n_param;
     const double *x, *weight; /* loss = sum of weight x score */
     const int32_t *read;
@@ -29,7 +30,10 @@ static double loss_of(const problem *p, const double *param)
 {
     double score[64], sum = 0;
     int64_t n = p->is_mlstm ? p->n_read : p->n * p->mlp.n_out;
-    if (p->is_mlstm)
+    if (p->is_gate) {
+        n = p->n * p->gate.n_kv;
+        gate_score_f64(&p->gate, param, p->x, p->n, score, p->work);
+    } else if (p->is_mlstm)
         mlstm_score_f64(&p->mlstm, param, p->x, p->n, p->read, p->n_read, true, score, p->work);
     else
         mlp_score_f64(&p->mlp, param, p->x, p->n, score, p->work);
@@ -41,7 +45,9 @@ static double loss_of(const problem *p, const double *param)
 static void slopes_of(const problem *p, const double *param, double *grad)
 {
     loss_of(p, param);
-    if (p->is_mlstm)
+    if (p->is_gate)
+        gate_back_f64(&p->gate, param, p->x, p->n, p->weight, grad, p->work);
+    else if (p->is_mlstm)
         mlstm_back_f64(&p->mlstm, param, p->x, p->n, p->read, p->n_read, p->weight, grad,
                        p->work);
     else
@@ -137,6 +143,67 @@ static void mlstm_slopes(void **state)
                                  mlstm_out_bias(s),
                                  p.n_param};
         check_slopes(&p, param, begin, 12);
+    }
+}
+
+/* The formula of a gate, one query head u of token x. */
+static double plain_share(const gate_shape *s, const double *param, const double *x, int64_t u)
+{
+    double q[3], k[3], square[2] = {0}, a = param[gate_logit(s) + u], others = 0;
+    int64_t g = u / 2;
+    for (int64_t i = 0; i < 3; i++) {
+        q[i] = param[gate_bias(s) + u * 3 + i];
+        k[i] = 0;
+        for (int64_t e = 0; e < IN; e++) {
+            q[i] += param[(u * 3 + i) * IN + e] * x[e];
+            k[i] += param[((4 + g) * 3 + i) * IN + e] * x[e];
+        }
+        square[0] += q[i] * q[i] / 3;
+        square[1] += k[i] * k[i] / 3;
+    }
+    for (int64_t i = 0; i < 3; i++) {
+        q[i] *= param[gate_gain(s) + i] / sqrt(square[0] + 1e-6);
+        k[i] *= param[gate_gain(s) + 3 + i] / sqrt(square[1] + 1e-6);
+        a += q[i] * k[i] / sqrt(3);
+    }
+    for (int64_t e = 0; e < 5; e++) {
+        double b = 0;
+        for (int64_t i = 0; i < 3; i++)
+            b += q[i] * param[gate_base(s) + (g * 5 + e) * 3 + i] / sqrt(3);
+        others += exp(b);
+    }
+    return exp(a) / (exp(a) + others);
+}
+
+/* Two query heads on each of two kv heads; scores by the formula, too. */
+static void gate_slopes(void **state)
+{
+    (void)state;
+    static double param[MOST], x[TOKENS * IN], weight[64], work[MOST], score[64];
+    problem p = {.gate = {IN, 4, 2, 3, 5}, .is_gate = true, .n = 8};
+    const gate_shape *s = &p.gate;
+    p.x = x;
+    p.weight = weight;
+    p.work = work;
+    p.n_param = gate_count(s);
+    assert_true(gate_work(s, p.n) <= MOST && p.n_param <= MOST);
+    fill(param, p.n_param, 0.8, "gate");
+    fill(x, TOKENS * IN, 1, "x");
+    fill(weight, 64, 1, "weight");
+    const int64_t begin[] = {0,
+                             s->n_head * 3 * IN,
+                             gate_bias(s),
+                             gate_gain(s),
+                             gate_gain(s) + 3,
+                             gate_base(s),
+                             gate_logit(s),
+                             p.n_param};
+    check_slopes(&p, param, begin, 7);
+    gate_score_f64(s, param, x, p.n, score, work);
+    for (int64_t i = 0; i < p.n * 2; i++) {
+        const double *at = x + i / 2 * IN;
+        double want = plain_share(s, param, at, i % 2 * 2) / 2;
+        CHECK_NEAR(score[i], want + plain_share(s, param, at, i % 2 * 2 + 1) / 2, 1e-12);
     }
 }
 
@@ -408,6 +475,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mlp_slopes),
         cmocka_unit_test(mlstm_slopes),
+        cmocka_unit_test(gate_slopes),
         cmocka_unit_test(stable_form_is_the_formula),
         cmocka_unit_test(large_gates_stay_finite),
         cmocka_unit_test(single_is_near_double),

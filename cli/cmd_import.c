@@ -81,7 +81,7 @@ static kvt_code run(cli *c, const void *parsed, int n_arg, char **arg, kvt_err *
 const cli_command cli_command_import = {
     .name = "import",
     .group = "traces",
-    .line = "build a trace, scores or a scorer from arrays saved by another program",
+    .line = "build a trace, scores or a scorer from another program's arrays",
     .usage = "[OPTIONS] MANIFEST.json -o FILE",
     .about = "The manifest names a file for each dataset: NAME.npy, or FILE.h5:/PATH, beside "
              "it. What "

@@ -513,7 +513,7 @@ static kvt_code run(cli *c, const void *parsed, int n_arg, char **arg, kvt_err *
 const cli_command cli_command_info = {
     .name = "info",
     .group = "traces",
-    .line = "everything about one trace or scorer: shape, provenance, what can be replayed",
+    .line = "everything about a trace or scorer: shape, origin, what it can answer",
     .usage = "[OPTIONS] TRACE|SCORER",
     .about =
         "Prints what a trace holds and where it comes from, and which policies it can "

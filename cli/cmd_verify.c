@@ -165,7 +165,7 @@ static kvt_code run(cli *c, const void *parsed, int n_arg, char **arg, kvt_err *
 const cli_command cli_command_verify = {
     .name = "verify",
     .group = "traces",
-    .line = "check schema, checksums and invariants of traces, results and scorers",
+    .line = "check schema, sums and invariants of traces, results and scorers",
     .usage = "[OPTIONS] FILE|DIR...",
     .about =
         "Reads every byte of a trace: types, axes and indices, the checksum of each layer, the "

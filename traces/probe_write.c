@@ -26,29 +26,28 @@
 /* ---- one group -----------------------------------------------------------------------------
  */
 
-/* Axes whose extent is the probe's own: no dimension scale of the file fits them. */
+/* Axes whose extent is the probe's own: their dimension scales lie in its group. */
 static bool own_axis(char letter)
 {
     return letter == 'P' || letter == 'R' || letter == 'A';
 }
 
-static kvt_code attach(hid_t file, hid_t set, const kvt_dataset *d, const int64_t *dim,
-                       kvt_err *err)
+static kvt_code attach(hid_t file, hid_t group, hid_t set, const kvt_dataset *d,
+                       const int64_t *dim, kvt_err *err)
 {
-    scales sc = {.file = file};
+    scales all = {.file = file}, own = {.file = group};
     kvt_code code = KVT_OK;
     kvt_err late;
-    scales_init(&sc);
-    for (unsigned i = 0; d->axes[i] && !code; i++) {
-        if (!own_axis(d->axes[i]))
-            code = scales_attach_one(&sc, set, i, d->axes[i], dim[i], err);
-        else if (H5DSset_label(set, i, trace_axis_of(d->axes[i])->name) < 0)
-            code = h5_fail(err, KVT_IO, "label of an axis");
-    }
-    if (scales_close(&sc, &late) && !code) {
-        *err = late;
-        code = err->code;
-    }
+    scales_init(&all);
+    scales_init(&own);
+    for (unsigned i = 0; d->axes[i] && !code; i++)
+        code = scales_attach_one(own_axis(d->axes[i]) ? &own : &all, set, i, d->axes[i], dim[i],
+                                 err);
+    for (int k = 0; k < 2; k++)
+        if (scales_close(k ? &own : &all, &late) && !code) {
+            *err = late;
+            code = err->code;
+        }
     return code;
 }
 
@@ -85,7 +84,7 @@ static kvt_code put_set(const probe_put *p, hid_t group, kvt_probe_set i,
     if (!code && !(code = put_slabs(p, set, i, rank, dim, sum, text, err)) &&
         !(code = h5_put_array(set, "xxh64", H5T_STD_U64LE, probe_has_layers(i) ? p->n_layer : 1,
                               sum, err)))
-        code = attach(p->file, set, d, dim, err);
+        code = attach(p->file, group, set, d, dim, err);
     if (set >= 0 && H5Dclose(set) < 0 && !code)
         code = h5_fail(err, KVT_IO, d->path);
     return code;

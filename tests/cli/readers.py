@@ -22,6 +22,25 @@ def check(ok, what):
         sys.exit(f"readers.py: {what}")
 
 
+def probes(f, info, found):
+    """Sets of every probe: named axes with scales, and the numbers that kvt info gives."""
+    check(sorted(f.get("probe", {})) == sorted(info["probes"]), "names of probes")
+    for name in found:
+        d, said = f[name], info["probes"][name.split("/")[1]]
+        if "/axis_" in name:
+            continue
+        for axis, dim in enumerate(d.dims):
+            check(dim.label and len(dim) == 1 and dim[0].shape == (d.shape[axis],), f"{name}: scale of axis {axis}")
+        axes = text(d.attrs["axes"])
+        check(len(d.attrs["xxh64"]) == (d.shape[0] if axes[0] == "L" else 1), f"{name}: xxh64")
+        check("P" not in axes or d.shape[axes.index("P")] == said["rows"], f"{name}: rows")
+        check(len(axes) == d.ndim and text(d.attrs["help"]), f"{name}: axes, help")
+    for name, said in info["probes"].items():
+        at = f["probe"][name].attrs
+        check(text(at["kind"]) == said["kind"] and text(at["digest"]) == said["digest"], f"{name}: kind, digest")
+        check(at["budget"] == (said["budget"] or 0), f"{name}: budget")
+
+
 def trace(path, schema, info):
     schema, info = json.load(open(schema)), json.load(open(info))
     f = h5py.File(path, "r")
@@ -30,7 +49,8 @@ def trace(path, schema, info):
     check(text(f.attrs["digest"]) == info["digest"], "digest")
     found = []
     f.visititems(lambda name, o: found.append(name) if isinstance(o, h5py.Dataset) else None)
-    found = [name for name in found if not name.startswith("axis_")]
+    probes(f, info, [name for name in found if name.startswith("probe/")])
+    found = [name for name in found if not name.startswith(("axis_", "probe/"))]
     check(sorted(found) == sorted(info["datasets"]), f"datasets: {sorted(found)}")
     for name in found:
         d, said, want = f[name], info["datasets"][name], schema["datasets"][name]
@@ -44,6 +64,9 @@ def trace(path, schema, info):
             check(dim.label and len(dim) == 1 and dim[0].shape == (d.shape[axis],), f"{name}: scale of axis {axis}")
         d[...]
     for a in schema["attributes"]:
+        if a["group"] == "decision" and "decision/logit" not in f:
+            check("decision" not in info, "attributes of decisions that are not there")
+            continue
         at = f[a["group"]] if a["group"] else f
         check(a["name"] in at.attrs, f"/{a['group']} {a['name']}")
         if a["type"] in ("i64", "f64"):

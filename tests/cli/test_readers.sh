@@ -6,17 +6,24 @@
 synth=$3
 python=${KVT_PYTHON:-/usr/bin/python3}
 "$python" -c 'import h5py, numpy' 2>/dev/null || skip "no h5py for $python"
-for words in "plain.h5" "packed.h5 compress=1 level=2 prompt=90" "short.h5 prompt=1 response=0"; do
+for words in "plain.h5" "packed.h5 compress=1 level=2 prompt=90" "short.h5 prompt=1 response=0" \
+    "ahead.h5 probes=1 draft=6 probe_rows=3 decisions=kvpop"; do
     # shellcheck disable=SC2086 # a name and its settings
     "$synth" "$scratch"/$words || exit 1
 done
 "$kvt" info --schema --json >"$scratch/schema.json" || exit 1
-for name in plain packed short; do
+for name in plain packed short ahead; do
     "$kvt" info "$scratch/$name.h5" --json >"$scratch/$name.json" || exit 1
     run "$python" "$(dirname "$0")/readers.py" trace "$scratch/$name.h5" "$scratch/schema.json" "$scratch/$name.json"
     exits 0
     [ "$status" -eq 0 ] || cat "$scratch/err"
 done
+if command -v ncdump >/dev/null; then # netCDF reads them, too: every dimension has a name
+    run ncdump -h "$scratch/ahead.h5"
+    exits 0
+    silent err
+    says out "k(axis_layer, axis_kv_head, axis_probe_row, axis_channel)"
+fi
 run "$kvt" replay "$scratch/packed.h5" -p h2o,window -b 16,32 --json --out "$scratch/results"
 exits 0
 cp "$scratch/out" "$scratch/rows.json"

@@ -116,18 +116,43 @@ static void print_notes(const kvt_results *results)
 /* ---- what was skipped ----------------------------------------------------------------------
  */
 
-/* Length of the reason without the number that differs from trace to trace ("..., got 22"). */
-static size_t reason_length(const char *error)
+/* Whether two reasons differ in numbers only, and before what differs from trace to trace
+ * ("..., got 22"). */
+static bool same_words(const char *a, const char *b)
 {
-    const char *got = strstr(error, ", got ");
-    return got != NULL ? (size_t)(got - error) : strlen(error);
+    for (;;) {
+        a += strspn(a, "0123456789");
+        b += strspn(b, "0123456789");
+        if (*a != *b)
+            return false;
+        if (*a == '\0' || strncmp(a, ", got ", 6) == 0)
+            return true;
+        a++, b++;
+    }
 }
 
 static bool same_reason(const kvt_cell *a, const kvt_cell *b)
 {
-    size_t n = reason_length(a->error);
     return strcmp(a->policy, b->policy) == 0 && strcmp(a->status, b->status) == 0 &&
-           n == reason_length(b->error) && strncmp(a->error, b->error, n) == 0;
+           same_words(a->error, b->error);
+}
+
+/* A reason, and how many cells have it. */
+typedef struct skipped {
+    const kvt_cell *cell; /* the last of them */
+    int64_t n;
+    bool varied; /* its numbers are not those of all */
+} skipped;
+
+static void add_skipped(skipped *line, int64_t *n_line, const kvt_cell *cell)
+{
+    int64_t l = 0;
+    while (l < *n_line && !same_reason(line[l].cell, cell))
+        l++;
+    line[l].varied |= l < *n_line && strcmp(line[l].cell->error, cell->error) != 0;
+    *n_line += l == *n_line;
+    line[l].cell = cell;
+    line[l].n++;
 }
 
 /* One line a policy and reason, with how many cells it concerns. */
@@ -136,30 +161,18 @@ static kvt_code print_skipped(const kvt_results *results, kvt_err *err)
     int64_t n = 0, n_line = 0;
     for (int64_t i = 0; i < results->n; i++)
         n += results->result[i]->n_cell;
-    const kvt_cell **line = kvt_alloc(n, sizeof *line);
-    int64_t *count = kvt_alloc(n, sizeof *count);
-    if (line == NULL || count == NULL) {
-        kvt_free(line);
-        kvt_free(count);
-        return kvt_fail_memory(err, (size_t)n * sizeof *count);
-    }
+    skipped *line = kvt_alloc(n, sizeof *line);
+    if (line == NULL)
+        return kvt_fail_memory(err, (size_t)n * sizeof *line);
     for (int64_t i = 0; i < results->n; i++)
-        for (int c = 0; c < results->result[i]->n_cell; c++) {
-            const kvt_cell *cell = &results->result[i]->cell[c];
-            if (strcmp(cell->status, "ok") == 0)
-                continue;
-            int64_t l = 0;
-            while (l < n_line && !same_reason(line[l], cell))
-                l++;
-            line[l] = cell;
-            n_line += l == n_line;
-            count[l]++;
-        }
+        for (int c = 0; c < results->result[i]->n_cell; c++)
+            if (strcmp(results->result[i]->cell[c].status, "ok") != 0)
+                add_skipped(line, &n_line, &results->result[i]->cell[c]);
     for (int64_t l = 0; l < n_line; l++)
-        printf("%s  %s: %s (%lld %s)\n", line[l]->status, line[l]->policy, line[l]->error,
-               (long long)count[l], count[l] == 1 ? "cell" : "cells");
+        printf("%s  %s: %s (%lld %s%s)\n", line[l].cell->status, line[l].cell->policy,
+               line[l].cell->error, (long long)line[l].n, line[l].n == 1 ? "cell" : "cells",
+               line[l].varied ? ", some with other numbers" : "");
     kvt_free(line);
-    kvt_free(count);
     return KVT_OK;
 }
 

@@ -39,8 +39,8 @@ typedef struct adapter {
     char model_digest[KVT_DIGEST_TEXT], model[64], recipe[4096];
     int64_t n_token, rank; /* n, r; rank 0: embeddings only */
     double alpha;
-    const float *token;                         /* f32 [n E] */
-    adapter_map (*layer)[ADAPTER_MAPS];         /* [n_layer] */
+    const float *token;                 /* f32 [n E] */
+    adapter_map (*layer)[ADAPTER_MAPS]; /* [n_layer] */
     int n_layer;
     void *memory; /* owned */
 } adapter;

@@ -122,18 +122,28 @@ static void score_tile(float *out, const kvt_lane *lane, int64_t at, int64_t n, 
         out[at + i] = (float)(sum[i] / (double)n_head);
 }
 
+/* Once, with the prompt: lanes of all layers compete when what this one was fed is gone. */
+static void step(const void *params_, kvt_lane *lane)
+{
+    int64_t d = lane->weights[BASE].dim[1];
+    float *key = kvt_arena_array(lane->scratch, TILE * d, sizeof *key);
+    float *query = kvt_arena_array(lane->scratch, TILE * d, sizeof *query);
+    (void)params_;
+    if (lane->now >= lane->seq->n_prompt)
+        return; /* it ranks the prompt only */
+    for (int64_t at = 0; key && query && at < lane->n_slot; at += TILE)
+        score_tile(lane->mark, lane, at, kvt_min(TILE, lane->n_slot - at), key, query);
+    for (int64_t s = 0; !(key && query) && s < lane->n_slot; s++)
+        lane->mark[s] = NAN; /* which is refused: no memory */
+}
+
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
 {
     const fast_kvzip *p = params_;
-    int64_t last = recent(p, lane->n_slot), d = lane->weights[BASE].dim[1];
-    float *key = kvt_arena_array(lane->scratch, TILE * d, sizeof *key);
-    float *query = kvt_arena_array(lane->scratch, TILE * d, sizeof *query);
-    for (int64_t at = 0; key && query && at < lane->n_slot; at += TILE)
-        score_tile(out, lane, at, kvt_min(TILE, lane->n_slot - at), key, query);
+    int64_t last = recent(p, lane->n_slot);
     for (int64_t s = 0; s < lane->n_slot; s++) {
+        out[s] = lane->mark[s];
         pinned[s] = lane->pos[s] < p->sinks || lane->now - lane->pos[s] < last;
-        if (!key || !query) /* NaN, which is refused: no memory */
-            out[s] = NAN;
     }
 }
 
@@ -162,10 +172,12 @@ const kvt_policy kvt_policy_fast_kvzip = {
                .scope = KVT_BY_MODEL,
                .exactness = KVT_EXACT,
                .one_ranking = true},
+    .slot_width = 1,
     .params_size = sizeof(fast_kvzip),
     .params = params,
     .weights = weights,
     .fits = fits,
+    .step = step,
     .score = score,
     .select = choose,
 };

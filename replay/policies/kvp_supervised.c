@@ -12,7 +12,8 @@
  * position (log2 of the distance to the end), the activation, one network for each lane.
  * Differs: the paper trains a ranking by REINFORCE with the future attention of what is evicted
  * as cost; here it is supervised (pairs that straddle a random budget, by the same future
- * sums), hence the name. Cost for each lane: O(K D) a token, once; nothing is kept. */
+ * sums), hence the name. Cost for each lane: O(K D) a token, once; one float
+ * a slot. */
 #include "kvt/pieces.h"
 
 #include <math.h>
@@ -62,24 +63,34 @@ static void add_distance(float *x, const float *kv, const kvt_lane *lane, int64_
     }
 }
 
-static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+/* Once, with the prompt. */
+static void step(const void *params_, kvt_lane *lane)
 {
-    const kvp *p = params_;
     int64_t width = 2 * lane->keys.dim[1];
     float *kv = kvt_arena_array(lane->scratch, TILE * width, sizeof *kv);
     float *x = kvt_arena_array(lane->scratch, TILE * (width + 1), sizeof *x);
+    (void)params_;
+    if (lane->now >= lane->seq->n_prompt)
+        return; /* it ranks the prompt only */
     for (int64_t at = 0; at < lane->n_slot; at += TILE) {
         int64_t n = kvt_min(TILE, lane->n_slot - at);
         if (kv && x) {
             kvt_key_value(kv, lane, at, n);
             add_distance(x, kv, lane, at, n);
-            kvt_network(out + at, x, n, lane->weights, kvt_silu, lane->scratch);
+            kvt_network(lane->mark + at, x, n, lane->weights, kvt_silu, lane->scratch);
         }
         for (int64_t i = 0; !(kv && x) && i < n; i++) /* NaN, which is refused: no memory */
-            out[at + i] = NAN;
+            lane->mark[at + i] = NAN;
     }
-    for (int64_t s = 0; s < lane->n_slot; s++)
+}
+
+static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+{
+    const kvp *p = params_;
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        out[s] = lane->mark[s];
         pinned[s] = lane->pos[s] < p->sinks || lane->now - lane->pos[s] < p->recent;
+    }
 }
 
 const kvt_policy kvt_policy_kvp_supervised = {
@@ -98,9 +109,11 @@ const kvt_policy kvt_policy_kvp_supervised = {
                .needs = KVT_NEED_KEYS | KVT_NEED_VALUES | KVT_NEED_WEIGHTS,
                .exactness = KVT_EXACT,
                .one_ranking = true},
+    .slot_width = 1,
     .params_size = sizeof(kvp),
     .params = params,
     .weights = weights,
     .fits = fits,
+    .step = step,
     .score = score,
 };

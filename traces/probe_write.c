@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <hdf5_hl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -419,8 +420,8 @@ kvt_code kvt_trace_add_probes(const char *path, const kvt_probe_data *const *pro
 {
     if (n < 1)
         return KVT_OK;
-    char *real = realpath(path, NULL);
-    if (!real)
+    char real[PATH_MAX];
+    if (!realpath(path, real))
         return kvt_fail(err, errno == ENOENT || errno == ENOTDIR ? KVT_NOTFOUND : KVT_IO,
                         "'%s': cannot be opened: %s", path, strerror(errno));
     add *a = kvt_alloc(1, sizeof *a);
@@ -430,6 +431,5 @@ kvt_code kvt_trace_add_probes(const char *path, const kvt_probe_data *const *pro
         code = add_all(a, err);
     }
     kvt_free(a);
-    free(real);
     return code ? kvt_within(err, "add probes to '%s'", path) : KVT_OK;
 }

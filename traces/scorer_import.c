@@ -81,12 +81,11 @@ static kvt_code set_recipe(import_job *im, kvt_err *err)
     const json_t *recipe = json_object_get(im->json, "recipe");
     if (!recipe)
         return KVT_OK;
-    char *text = json_dumps(recipe, JSON_COMPACT | JSON_SORT_KEYS);
-    size_t n = text ? strlen(text) : 0;
-    bool fits = json_is_object(recipe) && n > 0 && n < sizeof im->info.recipe;
-    if (fits)
-        memcpy(im->info.recipe, text, n + 1);
-    free(text);
+    char *to = im->info.recipe;
+    size_t most = sizeof im->info.recipe - 1;
+    size_t n = json_dumpb(recipe, to, most, JSON_COMPACT | JSON_SORT_KEYS); /* what it takes */
+    bool fits = json_is_object(recipe) && n > 0 && n <= most;
+    to[fits ? n : 0] = 0;
     return fits ? KVT_OK
                 : kvt_fail(err, KVT_FORMAT, "recipe: expected an object of at most %zu bytes",
                            sizeof im->info.recipe - 1);

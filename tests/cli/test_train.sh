@@ -54,6 +54,15 @@ exits 0
 says out "first loss"
 [ "$(wc -c <judge.safetensors)" -lt "$(wc -c <one.safetensors)" ] || fail "Judge Q has more than embeddings"
 
+# Ablations: each changes what is written.
+for how in target=max init=random maps=qv half=true scale=1; do
+    run "$kvt" train $what,$how train --model tiny.gguf -o $how.safetensors -q
+    exits 0
+    cmp -s one.safetensors $how.safetensors && fail "$how changed nothing"
+done
+[ "$(wc -c <half=true.safetensors)" -lt "$(wc -c <one.safetensors)" ] || fail "halves are not smaller"
+[ "$(wc -c <maps=qv.safetensors)" -lt "$(wc -c <one.safetensors)" ] || fail "two maps are not smaller than seven"
+
 # The memory of other settings is the plan's affair: nothing is written.
 good train $what train --model tiny.gguf -o new/p.safetensors --plan --json
 parses

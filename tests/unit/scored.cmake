@@ -1,2 +1,5 @@
 # Policies with a learned score, through the engine.
-kvt_test(test_policies_scored LABEL unit MODULES replay SOURCES test_policies_scored.c)
+foreach(name scored decided)
+  kvt_test(test_policies_${name} LABEL unit MODULES replay
+    SOURCES test_policies_${name}.c scored_run.c)
+endforeach()

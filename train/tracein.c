@@ -1,7 +1,10 @@
 /* tracein.c - one trace while a step reads it (train/tracein.h). */
 #include "train/tracein.h"
 
+#include <string.h>
+
 #include "base/half.h"
+#include "kvt/pieces.h"
 
 /* only -1: every layer. */
 static kvt_code read_all(tracein *s, int only, kvt_err *err)
@@ -72,4 +75,31 @@ void tracein_lane(float *out, const tracein *s, int layer, int lane, int64_t n, 
         half_to_floats(out + t * ld, k + (lane * s->T + t) * s->D, s->D);
         half_to_floats(out + t * ld + s->D, v + (lane * s->T + t) * s->D, s->D);
     }
+}
+
+void tracein_row(float *out, const tracein *s, int layer, int64_t head, int64_t row,
+                 const float *key, float *query)
+{
+    const uint16_t *q = tracein_at(s, KVT_DS_QUERIES, layer);
+    const int32_t *pos = tracein_at(s, KVT_DS_QUERY_POS, layer);
+    const kvt_geometry *g = &s->info->facts.model;
+    int64_t at = pos[row], first = kvt_geometry_first(g, s->info->layer_id[layer], at);
+    half_to_floats(query, q + (head * s->info->n_query + row) * s->D, s->D);
+    memset(out, 0, (size_t)s->T * sizeof *out);
+    kvt_softmax_rows(out + first, query, s->D, 1, key + first * s->D, at + 1 - first, s->D,
+                     (float)g->attn_scale, NULL);
+}
+
+int64_t tracein_find(const tracein *s, int64_t pos)
+{
+    const int32_t *at = tracein_at(s, KVT_DS_QUERY_POS, 0);
+    int64_t low = 0, high = s->info->n_query; /* positions rise */
+    while (low < high) {
+        int64_t mid = (low + high) / 2;
+        if (at[mid] < pos)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < s->info->n_query && at[low] == pos ? low : -1;
 }

@@ -29,6 +29,14 @@ void tracein_close(tracein *s);
 /* A dataset's slab of one layer (without an axis L: all of it). */
 const void *tracein_at(const tracein *s, kvt_ds ds, int layer);
 
+/* out [T] = the attention of one query head at row `row` of query/q on every key, 0 where it
+ * does not see one: the softmax over the stored halves. query f32 [D] is scratch; key f32 [T D]
+ * of the head's lane. Needs KVT_DS_QUERIES and KVT_DS_QUERY_POS. */
+void tracein_row(float *out, const tracein *s, int layer, int64_t head, int64_t row,
+                 const float *key, float *query);
+/* The row of query/q at a position, -1: not stored. */
+int64_t tracein_find(const tracein *s, int64_t pos);
+
 /* out [T 2 D] = the keys and values of one lane, [k; v] a token, for the first n tokens. */
 void tracein_lane(float *out, const tracein *s, int layer, int lane, int64_t n, int64_t ld);
 

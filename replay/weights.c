@@ -47,7 +47,20 @@ static kvt_code check_model(const kvt_scorer_info *s, const kvt_geometry *g,
     return KVT_OK;
 }
 
-/* The extent of each axis letter: the geometry's, or what the first tensor with it has (0). */
+/* Widths of what the kinds of docs/scorer-format.md read of a token: so many channels of a
+ * head, of all query heads, of all kv heads, so many numbers a query head of a group, and
+ * others. */
+static const struct {
+    const char *kind;
+    int head, queries, keys, group, more;
+} inputs[] = {{"kvpop-mlp", 2, 0, 0, 0, 0},
+              {"kvpop", 2, 0, 0, 0, 0},
+              {"kvp-supervised", 2, 0, 0, 0, 1},
+              {"locret", 0, 1, 2, 0, 0},
+              {"foresightkv", 2, 0, 0, 8, 0}};
+
+/* The extent of each axis letter: the geometry's, the kind's, or what the first tensor with it
+ * has (0). */
 static void known_extents(int64_t extent[LETTERS], const kvt_scorer_info *s)
 {
     memset(extent, 0, LETTERS * sizeof *extent);
@@ -56,6 +69,13 @@ static void known_extents(int64_t extent[LETTERS], const kvt_scorer_info *s)
     extent['H' - 'A'] = s->n_head;
     extent['D' - 'A'] = s->head_dim;
     extent['E' - 'A'] = s->n_hidden;
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        if (strcmp(inputs[i].kind, s->kind) == 0)
+            extent['W' - 'A'] = s->head_dim * (inputs[i].head + inputs[i].queries * s->n_head +
+                                               inputs[i].keys * s->n_kv_head) +
+                                inputs[i].group * s->n_head / s->n_kv_head + inputs[i].more;
+    if (strcmp(s->kind, "kvpop") == 0)
+        extent['O' - 'A'] = s->head_dim / 2;
 }
 
 static kvt_code check_line(const kvt_scorer *s, const kvt_weight *w, int64_t extent[LETTERS],

@@ -217,6 +217,8 @@ static void run_engine(const variant *v, const kvt_use *use, const mini_result *
         add_scores(&feed, l, use->traits.by_query_head ? trace->n_head : trace->n_group);
         if (kvt_engine_prompt(e, l, &feed, &err))
             fail_msg("%s", err.text);
+        if (use->traits.scope == KVT_BY_MODEL) /* as where layers are read one at a time */
+            kvt_engine_forget(e, l);
     }
     if (kvt_engine_decide(e, -1, &err))
         fail_msg("%s", err.text);

@@ -188,9 +188,12 @@ static int64_t period(const plan *p, const kvt_use *u)
 }
 
 /* The worse of what the policy declares and what is found. */
-static kvt_exactness found_exactness(const pass *x)
+static kvt_exactness found_exactness(const pass *x, const kvt_trace_info *info)
 {
     kvt_exactness e = x->use->traits.exactness;
+    bool decided = x->use->traits.needs & KVT_NEED_DECISION;
+    if (decided && e < KVT_OPEN_LOOP && strcmp(info->facts.decision_cache, "evicted") != 0)
+        e = KVT_OPEN_LOOP; /* what the model decides while nothing is evicted */
     if (x->joins && e == KVT_NOT_REPLAYABLE) /* but from a trace with its decisions */
         e = KVT_OPEN_LOOP;
     if (x->inside && e < KVT_OPEN_LOOP)
@@ -348,7 +351,7 @@ kvt_code plan_pass(pass **out, const plan *p, const plan_use *u, int trace, kvt_
     x->lane_share = x->by_head ? x->n_head / (int)info->facts.model.n_kv_head : 1;
     x->n_prompt = info->facts.token.n_prompt;
     x->n_response = info->facts.token.n_response;
-    x->exactness = found_exactness(x);
+    x->exactness = found_exactness(x, info);
     x->ranked = !x->inside && !x->skip && traits->one_ranking && !traits->by_threshold &&
                 !u->use->policy->select;
     plan_reason(p, x, trace, t);

@@ -51,8 +51,10 @@ void engine_check_fit(kvt_engine *e, int budget, const int *layer, int n_layer)
         refuse(e, budget, layer, n_layer, false, "the budget rule gives no slot at all");
     else if (e->policy->fits && !e->policy->fits(e->use->params, B, all, why, sizeof why))
         refuse(e, budget, layer, n_layer, false, "%s", why);
-    /* C005: nothing lies before an observation window that is as long as the prompt. */
-    bool recent = e->policy->window && kvt_use_window(e->use, n) >= n && B < n && n > 1;
+    /* C005: nothing lies before an observation window that is as long as the prompt; the
+     * queries of a whole layer are no such window. */
+    bool window = e->policy->window && !(e->traits.needs & KVT_NEED_LAYER);
+    bool recent = window && kvt_use_window(e->use, n) >= n && B < n && n > 1;
     for (int i = 0; i < n_layer; i++)
         e->layer[layer[i]].recent[budget] = recent;
 }

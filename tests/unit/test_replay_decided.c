@@ -140,6 +140,9 @@ static void scorers_are_replayed(void **state)
         const kvt_cell *more = runs_cell(found, all[i].policy, "14");
         double lost = runs_value(more, "lost_mass_mean_frac");
         assert_string_equal(less->exactness, all[i].class);
+        const char *note = runs_result(found, all[i].policy)->plan_note;
+        /* queries that a scorer reads are no observation window */
+        assert_true(!note || !strstr(note, "observation window"));
         assert_true(lost > 0 && lost < 1 && runs_value(less, "lost_mass_mean_frac") >= lost);
         kvt_results_free(found);
     }

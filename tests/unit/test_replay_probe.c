@@ -318,6 +318,45 @@ static void decisions_lie_where_they_decide(void **state)
     synth_free(s);
 }
 
+/* Wherever memory ends, the run says so and nothing else goes wrong. */
+static void memory_may_end_anywhere(void **state)
+{
+    (void)state;
+    char path[400], policies[800];
+    kvt_err err;
+    synth *s[2];
+    const char *trace[2];
+    char name[2][400];
+    synth_spec spec = spec_of();
+    spec.decision_policy = "dmc", spec.decision_shift = 0;
+    for (int i = 0; i < 2; i++) {
+        spec.seed += 1;
+        snprintf(name[i], sizeof name[i], "%s", trace_of(&s[i], i ? "end1" : "end0", &spec));
+        trace[i] = name[i];
+    }
+    snprintf(path, sizeof path, "%s/end-pop.h5", runs_dir);
+    CHECK_OK(synth_scorer("kvpop-mlp", &spec, path, &err), &err);
+    snprintf(policies, sizeof policies,
+             "test-rows,test-draft,test-weights:weights=%s,test-threshold,test-join,test-layer",
+             path);
+    kvt_replay_spec run = run_of(trace, policies, "6");
+    kvt_ctx one = {.n_thread = 1};
+    kvt_code code = KVT_NOMEM;
+    run.n_trace = 2;
+    run.fail_fast = true;
+    for (int64_t n = 1; code != KVT_OK; n += 29) {
+        kvt_results *found;
+        kvt_alloc_fail_at(n, false);
+        code = kvt_replay(&found, NULL, &run, &one, &err);
+        kvt_alloc_fail_at(0, false);
+        kvt_results_free(found);
+        if (code != KVT_OK && code != KVT_NOMEM)
+            fail_msg("allocation %lld: %s: %s", (long long)n, kvt_code_name(code), err.text);
+    }
+    synth_free(s[0]);
+    synth_free(s[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +369,7 @@ int main(void)
         cmocka_unit_test(weights_of_another_model_are_refused),
         cmocka_unit_test(a_layer_shows_all_heads),
         cmocka_unit_test(decisions_lie_where_they_decide),
+        cmocka_unit_test(memory_may_end_anywhere),
     };
     return cmocka_run_group_tests_name("replay_probe", tests, runs_open, runs_close);
 }

@@ -21,9 +21,10 @@
  *
  * Not specified: what to do on a frozen model. W is 256 in the paper and 512 in the published
  * checkpoint (NVIDIA/Model-Optimizer a2fbac7); training sees a marked token one step longer.
- * Differs: nothing is stored in pages of 256 tokens here, lengths are exact. kvpress's DMSPress
- * is another thing (any scorer, a window, a threshold). Cost for each lane: none on top of the
- * model's, or kvpop-mlp's; one float a slot. */
+ *
+ * Differs: nothing is stored in pages of 256 tokens here, lengths are exact. kvpress's
+ * DMSPress is another thing (any scorer, a window, a threshold). Cost for each lane: none on
+ * top of the model's, or kvpop-mlp's; one float a slot. */
 #include "kvt/pieces.h"
 
 #include <float.h>

@@ -15,9 +15,10 @@
  * all layers and kv heads together the best are kept, so that lanes differ in length.
  *
  * Not specified: the norm's eps (1e-6 here). b_u is added once, as inference does (the
- * published training adds it twice); Janghyun1230/FastKVzip 7d78b34. Differs: the prompt only;
- * the published code may go on while decoding. Cost for each lane: O(d (R + 1) E) a token,
- * once; one float a slot. */
+ * published training adds it twice); Janghyun1230/FastKVzip 7d78b34.
+ *
+ * Differs: the prompt only; the published code may go on while decoding. Cost for each lane:
+ * O(d (R + 1) E) a token, once; one float a slot. */
 #include "kvt/pieces.h"
 
 #include <math.h>

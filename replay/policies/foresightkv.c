@@ -19,10 +19,11 @@
  * block. Chosen here: keys after RoPE; the statistics of one head stand together; at the end of
  * the prompt the block is its last L_b rows (needs kvt capture --queries all where these are
  * more than 64), the sums begin with it, and a row that comes before a token counts as 0 for
- * it. every=K other than the block leaves the blocks as they are. Differs: the paper goes on
- * with reinforcement on the running model; the released inference (RUCAIBox/ForesightKV
- * fdb541f) overwrites the decayed sum, here it is the decayed sum. Cost for each lane: O(R S) a
- * token, O(K (D + R) S) a decision; 8 R floats a slot. */
+ * it. every=K other than the block leaves the blocks as they are.
+ *
+ * Differs: the paper goes on with reinforcement on the running model; the released inference
+ * (RUCAIBox/ForesightKV fdb541f) overwrites the decayed sum, here it is the decayed sum. Cost
+ * for each lane: O(R S) a token, O(K (D + R) S) a decision; 8 R floats a slot. */
 #include "kvt/pieces.h"
 
 #include <math.h>

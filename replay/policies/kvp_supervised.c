@@ -10,10 +10,10 @@
  *
  * Not specified in what is public, and chosen here: the key after RoPE, the form of the
  * position (log2 of the distance to the end), the activation, one network for each lane.
- * Differs: the paper trains a ranking by REINFORCE with the future attention of what is evicted
- * as cost; here it is supervised (pairs that straddle a random budget, by the same future
- * sums), hence the name. Cost for each lane: O(K D) a token, once; one float
- * a slot. */
+ *
+ * Differs: the paper trains a ranking by REINFORCE with the future attention of what is
+ * evicted as cost; here it is supervised (pairs that straddle a random budget, by the same
+ * future sums), hence the name. Cost for each lane: O(K D) a token, once; one float a slot. */
 #include "kvt/pieces.h"
 
 #include <math.h>

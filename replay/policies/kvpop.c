@@ -4,9 +4,12 @@
  *   2026, arXiv:2607.05061 (version 1). No code was published.
  *
  * B = S + w + k slots a lane. The query q sees S sinks, the last w tokens, itself among them,
- * and the best k of E_q = { t : S <= t <= q - w } by r_t(q) = r_t + floor((q - t)/n_d) log
- * gamma (kvpop-mlp says more of order, heap and budget). A token is scored when it leaves the
- * window: a memory for each lane (mLSTM) takes up every token,
+ * and the best k of E_q = { t : S <= t <= q - w } by
+ *
+ *   r_t(q) = r_t + floor((q - t) / n_d) log gamma
+ *
+ * (kvpop-mlp says more of order, heap and budget). A token is scored when it leaves the window:
+ * a memory for each lane (mLSTM) takes up every token,
  *
  *   x_t = [k_t ; v_t]                  phi(u) = [softmax(u) ; softmax(-u)]
  *   q~_t = phi(W_q x_t + b_q)          k~_t = phi(W_k x_t + b_k)       v~_t = W_v x_t + b_v
@@ -28,10 +31,12 @@
  * open-loop. S, w and n_d are parameters then.
  *
  * Not specified, and chosen here: v~ has the width D/2 of q~ before phi; the norm is on (RMS,
- * eps 1e-6), the soft cap off; k is B - S - w, whatever the file was trained for. Differs: the
- * paper trains the whole model to live with the policy; here the model is frozen (surrogate;
- * the paper's tables do not apply). A budget below S + w + 1 is skipped. Cost for each lane and
- * token: O(D^2) for projections and memory; D^2/2 + D floats a lane, one a slot. */
+ * eps 1e-6), the soft cap off; k is B - S - w, whatever the file was trained for.
+ *
+ * Differs: the paper trains the whole model to live with the policy; here the model is frozen
+ * (surrogate; the paper's tables do not apply). A budget below S + w + 1 is skipped. Cost for
+ * each lane and token: O(D^2) for projections and memory; D^2/2 + D floats a lane, one a slot.
+ */
 #include "kvt/pieces.h"
 
 #include <math.h>

@@ -9,12 +9,13 @@
  *
  * a token is evicted when s_t is below a threshold (about -4 as published) and it is not one of
  * the last `window`. Prompt and response alike; lanes are ragged. The map is fitted by least
- * squares to the log of KVzip+'s scores (the largest attention that the prompt gets while it is
- * repeated, times |W_O v| / |h|), in the weights=FILE of kvt train. A score depends on the
- * cache nowhere: on the prompt this is what the policy keeps.
+ * squares to the log of KVzip+'s scores: the largest attention that a token gets while the
+ * prompt is repeated, times |W_O v| / |h|. What a file of kvt train was fitted to its recipe
+ * says. A score does not depend on the cache: on the prompt this is what the policy keeps.
  *
  * Not specified: how one compares at a budget; here the threshold is the one whose mean kept
  * count on the other traces of the set meets it, and threshold=X sets it.
+ *
  * Differs: the linear map only; the paper's better one has a hidden layer of 512 units. Cost
  * for each lane: O(E) a token; one float a slot. */
 #include "kvt/pieces.h"

@@ -11,11 +11,13 @@
  * in its group. The last `recent` tokens of the prompt are kept without competing.
  *
  * Chosen here: queries and keys after RoPE; heads one behind the other; where the prompt is
- * short a tenth of it takes the place of `recent`. Differs: the published inference
- * (huangyuxiang03/Locret 28995c5) evicts while the prompt comes in chunks of 3,072 tokens, with
- * the last 2,500 forced after each; here one decision at the end of the prompt stands in for it
- * (surrogate). Needs the queries of the whole prompt (kvt capture --queries all). Cost for each
- * lane: O(K (H + 2 G) D) a token, once; one float a slot. */
+ * short a tenth of it takes the place of `recent`.
+ *
+ * Differs: the published inference (huangyuxiang03/Locret 28995c5) evicts while the prompt
+ * comes in chunks of 3,072 tokens, with the last 2,500 forced after each; here one decision at
+ * the end of the prompt stands in for it (surrogate). Needs the queries of the whole prompt
+ * (kvt capture --queries all). Cost for each lane: O(K (H + 2 G) D) a token, once; one float a
+ * slot. */
 #include "kvt/pieces.h"
 
 #include <math.h>

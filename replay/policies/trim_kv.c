@@ -15,6 +15,7 @@
  *
  * The gate belongs to a model that was trained with it, so that its decisions are read: from
  * /decision/logit of policy trim-kv, what logsigmoid is taken of.
+ *
  * Differs: the variant that adds log |k_t| and DBTrimKV's one budget for all lanes are not
  * here. Cost for each lane: O(S) a decision; one float a slot (ngocbh/trimkv 0456bc4). */
 #include "kvt/pieces.h"

@@ -32,7 +32,8 @@ enum { KVT_POLICY_ABI = 1 };
 typedef enum kvt_phase { KVT_PREFILL = 1 << 0, KVT_DECODE = 1 << 1 } kvt_phase;
 
 /* Which lanes select() sees together, and so may trade slots. By model, score() of the prompt
- * sees no views: layers are read one at a time, what step() has learned is in mark and state. */
+ * sees no views: layers are read one at a time, what step() has learned is in mark and state.
+ */
 typedef enum kvt_scope { KVT_BY_LANE, KVT_BY_LAYER, KVT_BY_MODEL } kvt_scope;
 
 /* What becomes of a slot that was not kept. */

@@ -2,3 +2,5 @@
 foreach(name lookahead scorer)
   kvt_test(test_${name}_laws LABEL property MODULES replay SOURCES test_${name}_laws.c laws.c ${kvt_toys})
 endforeach()
+kvt_test(test_learned_runs LABEL property MODULES replay
+  SOURCES test_learned_runs.c ../runs.c ../synth.c ../synth_probe.c ../synth_scorer.c)

@@ -43,8 +43,31 @@ kvt_code plan_weights_offered(plan *p, kvt_err *err)
     return KVT_OK;
 }
 
+static bool is_read(const plan *p, const char *kind)
+{
+    for (int i = 0; i < p->n_use; i++) {
+        const kvt_policy *policy = p->use[i].use->policy;
+        if (policy->weights && strcmp(plan_weights_kind(policy), kind) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* An offer that nobody takes is most likely a mistake. */
+static void check_offers(const plan *p)
+{
+    for (int i = 0; i < p->n_file; i++) {
+        const char *kind = kvt_scorer_info_of(p->file[i].scorer)->kind;
+        if (p->file[i].offered && !is_read(p, kind))
+            kvt_log(p->ctx, KVT_LOG_WARN, "replay",
+                    "weights '%s': no policy of this run reads a file of kind %s",
+                    p->file[i].path, kind);
+    }
+}
+
 kvt_code plan_weights_named(plan *p, kvt_err *err)
 {
+    check_offers(p);
     for (int i = 0; i < p->n_use; i++) {
         const kvt_use *u = p->use[i].use;
         if (u->own.weights[0] && add_file(p, u->own.weights, false, err))

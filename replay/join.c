@@ -7,9 +7,10 @@
  *   join:  k <- (k z + k_t w_t) / (z + w_t),  the same for v;  z <- z + w_t
  *   else:  a new slot with z = w_t
  *
- * and its key is turned by the position of its newest member. A slot of one member is the
- * stored key itself. No token is evicted, so that mass lost, recall and regret mean nothing:
- * slots and output error are all that is measured. */
+ * and its key is turned by the position of its newest member. Of a run longer than 12 the last
+ * 12 members count (the published code's window). A slot of one member is the stored key
+ * itself. No token is evicted, so that mass lost, recall and regret mean nothing: slots and
+ * output error are all that is measured. */
 #include "replay/pass_priv.h"
 
 #include <math.h>
@@ -21,15 +22,19 @@
 #include "kvt/arena.h"
 #include "kvt/pieces.h"
 
+enum { RUN = 12 }; /* members that a slot averages at most: the last ones */
+
 /* A lane that grows by tokens. */
 typedef struct joined {
     int64_t n_dim, n;   /* D; slots */
     int64_t *newest;    /* [n] position of the newest member */
     float *key, *value; /* f32 [n D] as they are attended to */
     double *mean;       /* f64 [2 D] of the last slot: key before RoPE, value */
-    double z;           /* its weight */
-    double *turn;       /* f64 [D / 2] radians a position */
-    double factor;      /* of cos and sin */
+    double *member;     /* f64 [RUN 2 D] of the same, the newest at (n_member - 1) % RUN */
+    double weight[RUN]; /* w of each */
+    int64_t n_member;
+    double *turn;  /* f64 [D / 2] radians a position */
+    double factor; /* of cos and sin */
 } joined;
 
 /* ---- turning -------------------------------------------------------------------------------
@@ -70,27 +75,42 @@ static void take_apart(double *out, const joined *j, const float *key, const flo
     turn(out, scratch, j, -position, 1 / j->factor);
 }
 
-/* scratch f64 [4 D]. */
+/* The weighted mean of the last members of the last slot. */
+static void average(joined *j)
+{
+    int64_t D = j->n_dim, n = kvt_min(j->n_member, RUN);
+    double z = 0;
+    memset(j->mean, 0, (size_t)(2 * D) * sizeof *j->mean);
+    for (int64_t i = j->n_member - n; i < j->n_member; i++) {
+        const double *member = j->member + i % RUN * 2 * D;
+        z += j->weight[i % RUN];
+        for (int64_t d = 0; d < 2 * D; d++)
+            j->mean[d] += member[d] * j->weight[i % RUN];
+    }
+    for (int64_t d = 0; d < 2 * D; d++)
+        j->mean[d] /= z;
+}
+
+/* scratch f64 [2 D]. */
 static void add_token(joined *j, bool join, double weight, const float *key, const float *value,
                       int64_t position, double *scratch)
 {
     int64_t D = j->n_dim;
-    double *member = scratch, *work = scratch + 2 * D;
-    take_apart(member, j, key, value, position, work);
-    if (!join || j->n == 0) {
-        memcpy(j->mean, member, (size_t)(2 * D) * sizeof *member);
+    bool begin = !join || j->n == 0;
+    j->n_member = begin ? 1 : j->n_member + 1;
+    int64_t at = (j->n_member - 1) % RUN;
+    take_apart(j->member + at * 2 * D, j, key, value, position, scratch);
+    j->weight[at] = weight;
+    if (begin) {
         memcpy(j->key + j->n * D, key, (size_t)D * sizeof *key);
         memcpy(j->value + j->n * D, value, (size_t)D * sizeof *value);
         j->newest[j->n++] = position;
-        j->z = weight;
         return;
     }
-    for (int64_t d = 0; d < 2 * D; d++)
-        j->mean[d] = (j->mean[d] * j->z + member[d] * weight) / (j->z + weight);
-    j->z += weight;
-    turn(work, j->mean, j, position, j->factor);
+    average(j);
+    turn(scratch, j->mean, j, position, j->factor);
     for (int64_t d = 0; d < D; d++) {
-        j->key[(j->n - 1) * D + d] = (float)work[d];
+        j->key[(j->n - 1) * D + d] = (float)scratch[d];
         j->value[(j->n - 1) * D + d] = (float)j->mean[D + d];
     }
     j->newest[j->n - 1] = position;
@@ -107,7 +127,7 @@ typedef struct joiner {
     int layer, lane;
     joined slots;
     int64_t *identity;  /* [T] */
-    double *scratch;    /* f64 [4 D] */
+    double *scratch;    /* f64 [2 D] */
     uint16_t *half;     /* f16 [T] a row */
     float *row, *mixed; /* f32 [T], [D] */
     void *rows;         /* of rows_head() */
@@ -231,16 +251,17 @@ static bool make_joiner(joiner *j, kvt_arena *work)
     s->key = kvt_arena_array(work, T * D, sizeof *s->key);
     s->value = kvt_arena_array(work, T * D, sizeof *s->value);
     s->mean = kvt_arena_array(work, 2 * D, sizeof *s->mean);
+    s->member = kvt_arena_array(work, RUN * 2 * D, sizeof *s->member);
     s->turn = kvt_arena_array(work, D / 2, sizeof *s->turn);
     j->identity = kvt_arena_array(work, T, sizeof *j->identity);
-    j->scratch = kvt_arena_array(work, 4 * D, sizeof *j->scratch);
+    j->scratch = kvt_arena_array(work, 2 * D, sizeof *j->scratch);
     j->half = kvt_arena_array(work, T, sizeof *j->half);
     j->row = kvt_arena_array(work, T, sizeof *j->row);
     j->mixed = kvt_arena_array(work, D, sizeof *j->mixed);
     j->rows = kvt_arena_get(work, rows_scratch_bytes(T, D));
     j->hook = kvt_arena_new((size_t)1 << 40);
-    if (!s->newest || !s->key || !s->value || !s->mean || !s->turn || !j->identity ||
-        !j->scratch || !j->half || !j->row || !j->mixed || !j->rows || !j->hook)
+    if (!s->newest || !s->key || !s->value || !s->mean || !s->member || !s->turn ||
+        !j->identity || !j->scratch || !j->half || !j->row || !j->mixed || !j->rows || !j->hook)
         return false;
     for (int64_t t = 0; t < T; t++)
         j->identity[t] = t;

@@ -5,9 +5,12 @@
 #include "tests/runs.h"
 #include "tests/synth_more.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/half.h"
 
 enum { N_SCORER = 7, TEXT = 256 };
 static char scorer_path[N_SCORER][400];
@@ -270,6 +273,85 @@ static void drafts_are_for_their_budgets(void **state)
     }
 }
 
+/* ---- joins
+ * -----------------------------------------------------------------------------------
+ */
+
+/* Value of channel d that is left of tokens 0..q of a lane where all are joined: the mean by
+ * weight of the last `most`. */
+static double pooled(const synth *s, int lane, int64_t q, int64_t most, int d)
+{
+    int64_t T = s->spec.n_prompt + s->spec.n_response, D = s->spec.head_dim;
+    const uint16_t *v = s->data[KVT_DS_VALUES];
+    const float *weight = s->data[KVT_DS_DECISION_W];
+    double sum = 0, all = 0;
+    for (int64_t t = q + 1 > most ? q + 1 - most : 0; t <= q; t++) {
+        double w = (double)weight[lane * T + t];
+        sum += w * (double)half_to_float(v[(lane * T + t) * D + d]);
+        all += w;
+    }
+    return sum / all;
+}
+
+/* Relative error of a head's output where one pooled value is all that is left. */
+static double pooled_error(const synth *s, int layer, int head, int64_t q, int64_t most)
+{
+    int64_t T = s->spec.n_prompt + s->spec.n_response, D = s->spec.head_dim;
+    int each = s->spec.n_head / s->spec.n_kv_head;
+    int lane = layer * s->spec.n_kv_head + head / each;
+    const uint16_t *v = s->data[KVT_DS_VALUES];
+    double far = 0, size = 0;
+    for (int d = 0; d < D; d++) {
+        double full = 0;
+        for (int64_t t = 0; t <= q; t++)
+            full += synth_attn(s, layer, head, q, t) *
+                    (double)half_to_float(v[(lane * T + t) * D + d]);
+        double left = pooled(s, lane, q, most, d);
+        far += (left - full) * (left - full);
+        size += full * full;
+    }
+    return sqrt(far / size);
+}
+
+/* DMC: no bit set is the full cache; with all of them a lane is one slot, whose value is a
+ * weighted mean of the last 12 tokens. */
+static void joins_have_two_ends(void **state)
+{
+    (void)state;
+    for (int join = 0; join < 2; join++) {
+        synth_spec spec = rich_spec("dmc");
+        synth *s = synth_new(&spec);
+        float *logit = s->data[KVT_DS_DECISION];
+        int64_t T = spec.n_prompt + spec.n_response;
+        for (int64_t i = 0; i < spec.n_layer * spec.n_kv_head * T; i++)
+            logit[i] = join ? 1 : -1;
+        char path[400];
+        const char *at = path;
+        kvt_err err;
+        snprintf(path, sizeof path, "%s/joins.h5", runs_dir);
+        CHECK_OK(synth_write(s, path, &err), &err);
+        kvt_replay_spec one = spec_of(&at, 1, "dmc");
+        kvt_results *found = with(&one, 1);
+        const kvt_cell *c = cell_of(found, "dmc", "40");
+        assert_non_null(c);
+        if (strcmp(c->status, "ok") != 0)
+            fail_msg("dmc: %s", c->error);
+        assert_true(c->end_slots_mean_tokens == (join ? 1.0 : (double)T));
+        double sum = 0;
+        int n = 0;
+        for (int l = 0; join && l < spec.n_layer; l++)
+            for (int h = 0; h < spec.n_head; h++)
+                for (int64_t q = spec.n_prompt; q < T; q++, n++)
+                    sum += pooled_error(s, l, h, q, 12);
+        double want = join ? sum / n : 0, got = runs_value(c, "out_err_mean_rel");
+        if (!(fabs(got - want) <= 2e-3 * fmax(1, want)))
+            fail_msg("output error with %s joined: expected %.6g, got %.6g",
+                     join ? "all" : "nothing", want, got);
+        kvt_results_free(found);
+        synth_free(s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -278,6 +360,7 @@ int main(void)
         cmocka_unit_test(what_is_missing_is_named),
         cmocka_unit_test(probes_are_missed_one_by_one),
         cmocka_unit_test(drafts_are_for_their_budgets),
+        cmocka_unit_test(joins_have_two_ends),
     };
     return cmocka_run_group_tests(tests, make_scorers, runs_close);
 }

@@ -179,8 +179,7 @@ static float *input(void *user, const tracein *s, int layer, int lane, int64_t *
     if (!l->begin || !kv || !x || !l->label || !l->key || !l->row || !l->query || !l->stat)
         return NULL;
     tracein_lane(kv, s, layer, lane, s->T, 2 * s->D);
-    for (int64_t t = 0; t < s->T; t++)
-        memcpy(l->key + t * s->D, kv + t * 2 * s->D, (size_t)s->D * sizeof *kv);
+    tracein_keys(l->key, s, layer, lane);
     for (int64_t d = 0; d < n_decision; d++) {
         int64_t to = s->N + d * k->p->block;
         add_block(l, d == 0 ? s->N - prompt_rows(k, s) : to - k->p->block, to);

@@ -65,7 +65,7 @@ static kvt_code begin(void *user, kvt_err *err)
 }
 
 typedef struct head_work {
-    float *kv, *key, *row, *query;
+    float *key, *row, *query;
     bool *best;
 } head_work;
 
@@ -84,9 +84,7 @@ static kvt_code add_lane(headkv *k, const tracein *s, int layer, int lane, const
                          kvt_arena *work, kvt_err *err)
 {
     const kvt_span *span = span_of(k, s);
-    tracein_lane(w->kv, s, layer, lane, s->T, 2 * s->D);
-    for (int64_t t = 0; t < s->T; t++)
-        memcpy(w->key + t * s->D, w->kv + t * 2 * s->D, (size_t)s->D * sizeof *w->key);
+    tracein_keys(w->key, s, layer, lane);
     for (int64_t r = 0; r < s->R; r++)
         for (int64_t m = s->N; m < s->T; m++) {
             int64_t row = tracein_find(s, m);
@@ -107,13 +105,12 @@ static kvt_code add_lane(headkv *k, const tracein *s, int layer, int lane, const
 static kvt_code add(void *user, const tracein *s, int layer, kvt_arena *work, kvt_err *err)
 {
     headkv *k = user;
-    const head_work w = {kvt_arena_array(work, s->T * 2 * s->D, sizeof *w.kv),
-                         kvt_arena_array(work, s->T * s->D, sizeof *w.key),
+    const head_work w = {kvt_arena_array(work, s->T * s->D, sizeof *w.key),
                          kvt_arena_array(work, s->T, sizeof *w.row),
                          kvt_arena_array(work, s->D, sizeof *w.query),
                          kvt_arena_array(work, s->T, sizeof *w.best)};
-    if (!w.kv || !w.key || !w.row || !w.query || !w.best)
-        return kvt_fail_memory(err, (size_t)(s->T * 3 * s->D) * sizeof *w.kv);
+    if (!w.key || !w.row || !w.query || !w.best)
+        return kvt_fail_memory(err, (size_t)(s->T * s->D) * sizeof *w.key);
     kvt_code code = KVT_OK;
     for (int g = 0; !code && g < s->G; g++)
         code = add_lane(k, s, layer, g, &w, work, err);

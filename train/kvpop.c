@@ -215,7 +215,8 @@ static kvt_code write_numbers(const kvpop *k, const fit *f, train_run *run, cons
     bool mlstm = p->scorer == KVPOP_MLSTM;
     const fit_number number[] = {
         {"sinks", "first tokens that are always kept", (float)p->sinks},
-        {"window", "last tokens that are always kept", (float)p->window},
+        {"window", "last tokens that are always kept",
+         (float)(p->protect > 0 ? p->protect : p->window)},
         {"slots", "slots of the others; 0: what a budget leaves", (float)p->slots},
         {"decay_step", "tokens between two steps of the decay", (float)p->decay_step},
         {"read_delay", "tokens between insertion and read-out", (float)k->mlstm.delay},
@@ -409,6 +410,8 @@ static const kvt_param params[] = {
     KVT_PARAM(kvpop_params, width, 32, 1, 4096, "1", "hidden units of the mlp"),
     KVT_PARAM(kvpop_params, window, 32, 1, 1 << 20, "tokens",
               "last tokens that are always kept; w of the traces' future/delayed"),
+    KVT_PARAM(kvpop_params, protect, 0, 0, 1 << 20, "tokens",
+              "window that the file asks of a replay; 0: the same"),
     KVT_PARAM(kvpop_params, sinks, 4, 0, 1 << 20, "tokens",
               "first tokens that are always kept"),
     KVT_PARAM(kvpop_params, slots, 0, 0, 1 << 30, "tokens",

@@ -9,7 +9,7 @@
 
 typedef struct kvpop_params {
     int scorer, decay, loss, boundary, target, read;
-    int64_t width, window, sinks, slots, decay_step, queries, future;
+    int64_t width, window, protect, sinks, slots, decay_step, queries, future;
     double least, most, late, tau, margin, margin_scale, balance_least, balance_most, eps,
         forget;
     bool balance;

@@ -6,14 +6,20 @@
 #include "base/half.h"
 #include "kvt/pieces.h"
 
-/* only -1: every layer. */
+static bool has_layers(kvt_ds ds)
+{
+    return kvt_dataset_of(ds)->axes[0] == 'L';
+}
+
+/* only -1: every layer. What has no layers is kept as layer 0. */
 static kvt_code read_all(tracein *s, int only, kvt_err *err)
 {
     for (int i = 0; i < s->n_ds * s->n_layer; i++) {
+        kvt_ds ds = s->ds[i / s->n_layer];
         int layer = i % s->n_layer;
-        if (only >= 0 && layer != only)
+        if (has_layers(ds) ? only >= 0 && layer != only : layer > 0)
             continue;
-        if (kvt_trace_read_raw(s->t, s->ds[i / s->n_layer], layer, &s->view[i], err))
+        if (kvt_trace_read_raw(s->t, ds, layer, &s->view[i], err))
             return err->code;
     }
     return KVT_OK;
@@ -63,8 +69,14 @@ const void *tracein_at(const tracein *s, kvt_ds ds, int layer)
 {
     for (int i = 0; i < s->n_ds; i++)
         if (s->ds[i] == ds)
-            return s->view[i * s->n_layer + layer].data;
+            return s->view[i * s->n_layer + (has_layers(ds) ? layer : 0)].data;
     return NULL;
+}
+
+void tracein_keys(float *out, const tracein *s, int layer, int lane)
+{
+    const uint16_t *k = tracein_at(s, KVT_DS_KEYS, layer);
+    half_to_floats(out, k + lane * s->T * s->D, s->T * s->D);
 }
 
 void tracein_lane(float *out, const tracein *s, int layer, int lane, int64_t n, int64_t ld)

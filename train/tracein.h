@@ -37,6 +37,9 @@ void tracein_row(float *out, const tracein *s, int layer, int64_t head, int64_t 
 /* The row of query/q at a position, -1: not stored. */
 int64_t tracein_find(const tracein *s, int64_t pos);
 
+/* out [T D] = the keys of one lane. */
+void tracein_keys(float *out, const tracein *s, int layer, int lane);
+
 /* out [T 2 D] = the keys and values of one lane, [k; v] a token, for the first n tokens. */
 void tracein_lane(float *out, const tracein *s, int layer, int lane, int64_t n, int64_t ld);
 

@@ -44,7 +44,8 @@ mini_result laws_run(const toy *t, const char *policy, const char *params, int64
 
 void laws_best(uint8_t *best, const double *score, int64_t n, int64_t k)
 {
-    memset(best, 0, (size_t)n);
+    for (int64_t j = 0; j < n; j++)
+        best[j] = 0;
     for (; k > 0; k--) {
         int64_t at = -1;
         for (int64_t j = 0; j < n; j++)

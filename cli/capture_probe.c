@@ -5,6 +5,8 @@
 
 #include "cli/files.h"
 #include "kvt/arena.h"
+#include "kvt/result.h"
+#include "kvt/scorer.h"
 
 kvt_code capture_probe_open(capture_probe *p, kvt_model *m, const cli_list *text, kvt_err *err)
 {
@@ -55,6 +57,8 @@ typedef struct paths {
 static kvt_code push(void *user, const char *path, kvt_err *err)
 {
     paths *l = user;
+    if (kvt_is_result_path(path) || kvt_is_scorer(path)) /* beside the traces of a folder */
+        return KVT_OK;
     if (l->n == l->cap) {
         int64_t cap = l->cap ? 2 * l->cap : 64;
         char **grown = kvt_resize(l->item, l->cap, cap, sizeof *grown);

@@ -11,6 +11,8 @@
 #include "cli/files.h"
 #include "cli/table.h"
 #include "kvt/arena.h"
+#include "kvt/result.h"
+#include "kvt/scorer.h"
 #include "kvt/train.h"
 
 typedef struct options {
@@ -134,6 +136,8 @@ typedef struct paths {
 static kvt_code add_path(void *user, const char *path, kvt_err *err)
 {
     paths *p = user;
+    if (kvt_is_result_path(path) || kvt_is_scorer(path)) /* beside the traces of a folder */
+        return KVT_OK;
     if (p->n == p->cap) {
         int cap = p->cap ? 2 * p->cap : 64;
         char **more = kvt_resize(p->item, p->cap, cap, sizeof *more);

@@ -18,7 +18,7 @@ typedef struct kvpop_params {
 
 typedef enum kvpop_scorer { KVPOP_MLP, KVPOP_LINEAR, KVPOP_MLSTM } kvpop_scorer;
 
-enum { KVPOP_BINS = 40, KVPOP_CONTROLS = 2 };
+enum { KVPOP_BINS = 40, KVPOP_CONTROLS = 3 };
 
 /* Mean target by position in the trace: what a score without content reaches. */
 typedef struct kvpop_bins {
@@ -32,7 +32,7 @@ typedef struct kvpop {
     mlstm_shape mlstm;
     int64_t n_scorer; /* parameters of the scorer; the decay's follows */
     kvpop_bins *bins; /* [n_unit] */
-    fit_sum *control; /* [n_unit KVPOP_CONTROLS]: position, recent */
+    fit_sum *control; /* [n_unit KVPOP_CONTROLS]: position, recent, the targets */
 } kvpop;
 
 /* Tokens that are ranked: sinks <= t < this. */

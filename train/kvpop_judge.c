@@ -1,5 +1,6 @@
-/* kvpop_judge.c - how well a scorer keeps what the teacher keeps, beside two controls that read
- * no content: the mean target at a position, and the most recent tokens. */
+/* kvpop_judge.c - how well a scorer keeps what the teacher keeps, beside controls: the mean
+ * target at a position and the most recent tokens, which read no content, and the targets
+ * themselves. */
 #include "train/kvpop.h"
 
 #include <math.h>
@@ -78,7 +79,8 @@ static bool controls(const kvpop *k, const fit_at *at, const double *target, int
     bool ok = compare_all(k, target, score, end, log_gamma, &sum[0], at->work);
     for (int64_t t = 0; t < end; t++)
         score[t] = (double)t;
-    return ok && compare_all(k, target, score, end, log_gamma, &sum[1], at->work);
+    return ok && compare_all(k, target, score, end, log_gamma, &sum[1], at->work) &&
+           compare_all(k, target, target, end, log_gamma, &sum[2], at->work);
 }
 
 static bool judge_loss(const kvpop *k, const fit_at *at, const double *target, int64_t end,
@@ -137,8 +139,8 @@ bool kvpop_judge(void *user, const fit_at *at, fit_sum *sum)
 
 void kvpop_first(void *user, train_run *run)
 {
-    static const char *const name[KVPOP_CONTROLS] = {"mean target at a position",
-                                                     "most recent tokens"};
+    static const char *const name[KVPOP_CONTROLS] = {
+        "mean target at a position", "most recent tokens", "the targets themselves"};
     const kvpop *k = user;
     int64_t n_unit = run->info.n_layer * run->info.facts.model.n_kv_head;
     for (int c = 0; c < KVPOP_CONTROLS; c++) {

@@ -69,7 +69,8 @@ falls locret:steps=80,rate=0.01
 falls foresightkv:block=8,steps=80
 
 # A scorer is what its policy reads.
-run "$kvt" replay held/5.h5 -p kvpop-mlp:weights=one.h5 -b 20 --no-controls -q
+cp held/5.h5 replayed.h5
+run "$kvt" replay replayed.h5 -p kvpop-mlp:weights=one.h5 -b 20 --no-controls -q
 [ "$status" -ne 0 ] || fail "$ran: a table of filters was taken for a scorer"
 for kind in kvpop:window=5,future=4,steps=4 kvp-supervised:recent=4,steps=4 locret:steps=4; do
     name=${kind%%:*}
@@ -77,7 +78,7 @@ for kind in kvpop:window=5,future=4,steps=4 kvp-supervised:recent=4,steps=4 locr
     [ $name = kvpop ] && policy=kvpop-mlp
     run "$kvt" train $kind train -o $name.h5 -q
     exits 0
-    run "$kvt" replay held/5.h5 -p $policy:weights=$name.h5 -b 20 --no-controls -q
+    run "$kvt" replay replayed.h5 -p $policy:weights=$name.h5 -b 20 --no-controls -q
     exits 0
     says out "$policy"
 done

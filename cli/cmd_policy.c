@@ -134,6 +134,7 @@ static json_t *policy_json(const kvt_policy *p)
     json_object_set_new(row, "name", json_string(p->name));
     json_object_set_new(row, "title", json_string(p->title));
     json_object_set_new(row, "paper", json_string(p->paper));
+    json_object_set_new(row, "about", p->about ? json_string(p->about) : json_null());
     json_object_set_new(row, "differs", json_string(p->differs));
     json_object_set_new(row, "exactness", json_string(kvt_exactness_name(usual_class(&usual))));
     json_object_set_new(row, "exactness_best",
@@ -278,6 +279,9 @@ static void show_policy(FILE *out, const kvt_policy *p)
     kvt_traits now = usual_traits(p), *t = &now;
     fprintf(out, "%s - %s\n\n", p->name, p->title);
     label(out, "paper", p->paper);
+    fputc('\n', out);
+    label(out, "about", p->about);
+    fputs(p->about && *p->about ? "\n" : "", out);
     label(out, "differs", *p->differs ? p->differs : "nothing in what is kept");
     snprintf(text, sizeof text, "%s",
              t->phases == KVT_PREFILL ? "once, at the end of the prompt; decoded tokens pile up"

@@ -16,8 +16,8 @@ void cli_wrap(FILE *out, const char *text, int at, int indent, int width)
     bool first = true;
 
     for (const char *s = text; *s;) {
-        if (*s == '\n') { /* a paragraph ends */
-            fprintf(out, "\n%*s", indent, "");
+        if (*s == '\n') { /* a line ends; an empty one has no blanks */
+            fprintf(out, "\n%*s", s[1] == '\n' ? 0 : indent, "");
             at = indent;
             first = true;
             s++;

@@ -25,7 +25,8 @@ KVT_CHECKED kvt_code cli_document(FILE *out, const char *name, kvt_err *err);
 KVT_CHECKED kvt_code cli_complete(cli *c, int n_arg, char **arg, kvt_err *err);
 
 /* Words of `text`, broken at `width` columns, each line behind `indent` blanks; the first line
- * starts in column `at`. */
+ * starts in column `at`. '\n' ends a line, two a
+ * paragraph. */
 void cli_wrap(FILE *out, const char *text, int at, int indent, int width);
 
 #endif

@@ -26,7 +26,7 @@
 #include "kvt/work.h"
 
 struct kvt_share;
-enum { KVT_POLICY_ABI = 1 };
+enum { KVT_POLICY_ABI = 2 };
 
 /* When it may act. A prefill-only policy lets decoded tokens pile up. */
 typedef enum kvt_phase { KVT_PREFILL = 1 << 0, KVT_DECODE = 1 << 1 } kvt_phase;
@@ -191,9 +191,11 @@ typedef struct kvt_policy {
     uint32_t abi; /* KVT_POLICY_ABI */
 
     /* Identity: `kvt policy list`, --help, the manual, docs/policies.md. */
-    const char *name;    /* [a-z0-9-]+, as typed */
-    const char *title;   /* one line, no full stop */
-    const char *paper;   /* authors, year, arXiv or DOI */
+    const char *name;  /* [a-z0-9-]+, as typed */
+    const char *title; /* one line, no full stop */
+    const char *paper; /* authors, name, year, arXiv or DOI: one short line */
+    const char *about; /* the paper in a few paragraphs, "\n\n" between them: idea, what decides
+                        * when, training, published settings; NULL where the title says all */
     const char *differs; /* how the default departs from the paper, or "" */
 
     kvt_traits traits; /* the most that it ever does: vary() only narrows it */

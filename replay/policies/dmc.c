@@ -44,12 +44,25 @@ const kvt_policy kvt_policy_dmc = {
     .abi = KVT_POLICY_ABI,
     .name = "dmc",
     .title = "average a token into the one before it where the model says so",
-    .paper =
-        "Nawrot et al., Dynamic Memory Compression, 2024, arXiv:2403.09636. A retrofitted "
-        "model says of each token whether it gets a slot or is averaged, before RoPE and with "
-        "a weight, into the slot before it; lanes are ragged. Read from the trace of such a "
-        "model: the channels that carry the decision are features like others in a model that "
-        "was not trained for it, so that it cannot be replayed from its trace",
+    .paper = "Nawrot et al., Dynamic Memory Compression (DMC), ICML 2024, arXiv:2403.09636",
+    .about =
+        "Instead of dropping tokens a retrofitted model merges them: for each token and kv "
+        "head it says whether the token gets a slot of its own or is averaged into the slot "
+        "before it.\n\n"
+        "Before RoPE, one channel of the key decides (alpha = 1 where k[D-1] - 5 > 0) and "
+        "one of the query, mean over the group, gives a weight omega by a sigmoid. Merged, "
+        "the slot holds the weighted mean of its members, keys and values alike, of the last "
+        "12 where there are more; the pooled key is rotated at the newest position, and both "
+        "channels are zero in attention. The first token always gets a slot. Prompt tokens "
+        "come one by one; lanes are ragged.\n\n"
+        "Training: the two channels are faded out, then the model is retrofitted with soft "
+        "decisions (Gumbel-sigmoid) and a hinge on the share of merged tokens that rises to "
+        "a compression of 4: 25 billion tokens, and 8 billion more at the compression that "
+        "was reached.\n\n"
+        "On a model that was not trained for it those channels are features like others, and "
+        "any number would be about nothing: it is refused. From the trace of such a model "
+        "(decisions and weights, kvt import) every join is replayed; nothing is evicted, so "
+        "that slots and the output error are what can be measured.",
     .differs = "nothing in what is joined",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_DECISION,

@@ -108,15 +108,29 @@ const kvt_policy kvt_policy_dms = {
     .name = "dms",
     .title = "evict what a learned bit has marked, after a delay",
     .paper =
-        "Lancucki et al., Inference-Time Hyper-Scaling with KV Cache Compression (DMS), 2025, "
-        "arXiv:2506.05345. A retrofitted model gives a bit with each token that says whether "
-        "the token before it goes; a marked token stays visible for W tokens (256; 512 in the "
-        "published checkpoint), lanes are ragged and have no bound. from=decisions reads those "
-        "bits from the trace of such a model",
+        "Lancucki et al., Inference-Time Hyper-Scaling (DMS), NeurIPS 2025, arXiv:2506.05345",
+    .about =
+        "Dynamic memory sparsification: the model itself says, with one bit for each token "
+        "and kv head, that a token may go, and it goes W tokens later, so that what it says "
+        "can still be taken up.\n\n"
+        "The bit of token t comes with token t + 1: a = 100 (W rmsnorm(x))_g - 5, above 0 it "
+        "goes (the paper borrows a channel of the query instead; the shipped checkpoint has "
+        "an adapter on the residual). A marked token is visible while q < t + W. Lanes are "
+        "ragged and have no bound; the published cache stores them in pages of 256. W is 256 "
+        "in the paper, 512 in the checkpoint.\n\n"
+        "Training is a retrofit: bits are drawn by Gumbel-sigmoid (temperature 0.1) and "
+        "added to the logits as log sigma(-a); the loss is the KL between the model with and "
+        "without eviction plus a hinge on the share of marked tokens, whose goal rises with "
+        "the steps (in the shipped recipe to a compression of 16 in 510 steps). The paper "
+        "trains all weights, the shipped recipe only the adapter.\n\n"
+        "from=decisions replays such a model exactly, from the bits in its own trace (kvt "
+        "import). On a frozen model there is no such bit, and from=weights, the default, "
+        "puts kvpop-mlp's score in its place.",
     .differs =
-        "a frozen model has no such bit: by default kvpop-mlp's score, a threshold that meets "
-        "the budget in the mean and the same delay stand in for it; lengths are exact instead "
-        "of pages of 256",
+        "on a frozen model, which the paper says nothing about: kvpop-mlp's score, a "
+        "threshold that meets the budget in the mean over the other traces of the set, and "
+        "the same delay stand in for the bit (surrogate). Lengths are exact instead of pages "
+        "of 256",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_KEYS | KVT_NEED_VALUES | KVT_NEED_WEIGHTS | KVT_NEED_DECISION,
                .exactness = KVT_EXACT,

@@ -174,15 +174,25 @@ const kvt_policy kvt_policy_foresightkv = {
     .abi = KVT_POLICY_ABI,
     .name = "foresightkv",
     .title = "drop what a network on key, value and attention statistics finds useless",
-    .paper =
-        "Dong et al., ForesightKV, 2026, arXiv:2602.03203. Every 256 tokens a network of 16 "
-        "units for each lane reads key, value and eight statistics of each query head's "
-        "attention in that block (max, min, sum, last 16, 8 and 32 rows, sum so far, decayed "
-        "sum) and says what to drop; the block's own tokens are exempt",
+    .paper = "Dong et al., ForesightKV, ICML 2026, arXiv:2602.03203",
+    .about =
+        "Which token can go is learned from what was looked at later. The golden eviction, "
+        "with all attention known, ranks a token by the largest mean attention in any later "
+        "block of queries and drops the least; a small network learns to imitate it.\n\n"
+        "Every 256 tokens a network of 16 units (GELU) for each lane reads of each older "
+        "token its key, its value and for each query head eight statistics of the attention "
+        "in the last block (max, min and sum, sums of its last 16, 8 and 32 rows, sum so "
+        "far, sum decayed by 0.9 a block) and says how much it should go; those with the "
+        "most go until B are left. The block's own tokens are exempt, so that a lane grows "
+        "to B + 256.\n\n"
+        "Trained in two stages: a hinge over pairs (margin 0.01; Adam 1e-2, 1,000 steps of "
+        "4) towards the golden eviction, then reinforcement (GRPO, 250 steps) on the running "
+        "model, with the rise of the loss at uncertain tokens as cost. Reported for "
+        "reasoning models with B = 1,024.",
     .differs =
-        "the supervised stage only, without the reinforcement on the running model; at the end "
-        "of the prompt the block is its last rows and the sums begin there; the decayed sum is "
-        "one (the released inference overwrites it)",
+        "the supervised stage only. Chosen here: keys after RoPE; at the end of the prompt "
+        "the block is its last rows and the sums begin there; the decayed sum is one (the "
+        "released inference overwrites it)",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_ATTN | KVT_NEED_KEYS | KVT_NEED_VALUES | KVT_NEED_WEIGHTS,
                .exactness = KVT_EXACT,

@@ -18,7 +18,7 @@ const kvt_policy kvt_policy_full = {
     .abi = KVT_POLICY_ABI,
     .name = "full",
     .title = "keep everything",
-    .paper = "control, no paper: the cache without eviction",
+    .paper = "control, no paper",
     .differs = "",
     .traits = {.phases = KVT_PREFILL,
                .exactness = KVT_EXACT,

@@ -130,10 +130,21 @@ const kvt_policy kvt_policy_h2o = {
     .abi = KVT_POLICY_ABI,
     .name = "h2o",
     .title = "keep the heavy hitters of all attention so far, and the newest",
-    .paper = "Zhang et al. 2023, arXiv:2306.14048",
+    .paper = "Zhang et al., H2O, 2023, arXiv:2306.14048",
+    .about =
+        "A few tokens, the heavy hitters, get most of all attention. H2O keeps those with "
+        "the largest sum of attention so far, and the newest. The sum runs over every query "
+        "of the prompt (the full causal matrix) and, while decoding, over the rows of what "
+        "is left in the cache; what an evicted token had gathered is gone. After each token "
+        "the lane is cut to B again. Nothing is trained.\n\n"
+        "Sums favour early tokens, which more queries have seen; a new token starts at 0 and "
+        "would leave at once if the newest were not kept. Published settings: half of the "
+        "budget for heavy hitters, half for the newest; the default here is the authors' "
+        "real-drop code.",
     .differs =
-        "one set for each kv head instead of each query head; accumulates in f32; h2o-mask and "
-        "h2o-lm-eval keep other sets and are policies of their own",
+        "one set for each kv head instead of each query head, and one sequence (the authors "
+        "add scores over the batch); accumulates in f32; h2o-mask and h2o-lm-eval keep other "
+        "sets and are policies of their own",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_ATTN | KVT_NEED_COLUMNS,
                .exactness = KVT_EXACT},

@@ -12,10 +12,11 @@
  *   score[j] = max over the query heads h of the lane and over i of A[h, i, j],   j in chunk c
  *
  * KVzip+ takes A[h, i, j] ||W_O^(h) v_j|| / ||h_i|| instead, with h_i the residual of row i.
- * Rows of the instruction do not count. Selection: scope=lane keeps the best B of each lane;
- * scope=model the best of all lanes of the model together, B for each on average. sinks=prefix:
- * the template's prefix, always kept, in front of every chunk; sinks=four: the first four
- * tokens, which score 1 and so come first.
+ * Which rows of a segment count the probe says (chunk/from); in those of `kvt capture --probe`
+ * all do, the instruction's among them, as in both published codes. Selection: scope=lane keeps
+ * the best B of each lane; scope=model the best of all lanes of the model together, B for each
+ * on average. sinks=prefix: the template's prefix, always kept, in front of every chunk;
+ * sinks=four: the first four tokens, which score 1 and so come first.
  *
  * Differs: the prefix counts towards B; equal scores at the cut fill the budget by position
  * (ties=drop: none of them is kept, as the official threshold does); ||h_i|| is taken before
@@ -238,17 +239,26 @@ const kvt_policy kvt_policy_kvzip = {
     .abi = KVT_POLICY_ABI,
     .name = "kvzip",
     .title = "keep what the model reads to repeat the prompt",
-    .paper =
-        "Kim et al., KVzip, 2025, arXiv:2505.23416. The model repeats the prompt chunk by "
-        "chunk; score = "
-        "largest attention of any query head of the group and any repeated row, in a softmax "
-        "over sinks, the chunk and the repeated rows; the best of each lane, or of all lanes "
-        "of the model together. plus=true is KVzip+ (NVIDIA/kvpress): times ||W_O v|| of "
-        "the token, over the norm of the row's residual",
+    .paper = "Kim et al., KVzip, 2025, arXiv:2505.23416",
+    .about =
+        "A cache that lets the model repeat its prompt will serve any question about it. So "
+        "the model is told to repeat it, and what it reads for that is kept; the question is "
+        "never seen, one compressed cache serves many.\n\n"
+        "The prompt is cut into chunks (2,000 tokens in the official code, 2,048 in "
+        "kvpress). For each an instruction and the chunk's own tokens run again behind the "
+        "full cache. Score of a token of chunk c: the largest attention from any query head "
+        "of the group and any repeated row, in a softmax of its own over [sinks | chunk c | "
+        "the repeated rows so far]. It decides once, at the end of the prompt: the best B of "
+        "each lane, or (scope=model) the best of all layers and heads together, so that "
+        "lanes differ in length. The template's prefix always stays. Nothing is trained; it "
+        "costs two to three prefills.\n\n"
+        "plus=true is KVzip+ of NVIDIA/kvpress: each attention times ||W_O v|| of the token, "
+        "over the norm of the row's residual.",
     .differs =
         "the template's prefix counts towards the budget; equal scores at the cut fill the "
         "budget by position (ties=drop: as published, fewer are kept); the row's norm in "
-        "KVzip+ is taken before the input norm",
+        "KVzip+ is taken before the input norm; of its two selections the default is "
+        "scope=lane",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_PROBE | KVT_NEED_KEYS | KVT_NEED_TOKENS | KVT_NEED_WO_NORM,
                .scope = KVT_BY_MODEL,

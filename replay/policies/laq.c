@@ -105,17 +105,28 @@ const kvt_policy kvt_policy_laq = {
     .abi = KVT_POLICY_ABI,
     .name = "laq",
     .title = "keep what a draft on a small cache looks at",
-    .paper =
-        "Wang et al., Lookahead Q-Cache (LAQ), EMNLP 2025, arXiv:2505.20334. The model writes "
-        "up to 8 "
-        "tokens on a cache that SnapKV (window 32) cut to the budget; score = sum of their "
-        "softmax over the whole prompt, draft keys left out, max pool of 7, the best B; "
-        "decoding starts again from the first token",
+    .paper = "Wang et al., Lookahead Q-Cache (LAQ), EMNLP 2025, arXiv:2505.20334",
+    .about =
+        "The queries at the end of a prompt are not those that the response will ask with. "
+        "LAQ lets the model write a short draft on a small cache and asks with the draft's "
+        "queries; nothing is trained.\n\n"
+        "Stage 1: SnapKV (window 32, max pool 7) cuts the cache to the budget B, and on it "
+        "the model writes m = 8 tokens greedily, fewer where it stops; their queries are "
+        "kept. Stage 2, on the full cache: score = sum over the draft's rows of their "
+        "softmax over the prompt, the draft's own keys left out; max pool of 7; the best B "
+        "stay. Draft and small cache are thrown away, decoding starts again from the first "
+        "token.\n\n"
+        "The published code (noforit/Lookahead_Q-Cache) repeats keys and values first, so "
+        "that sets and memory are per query head, and aligns its causal mask as if the "
+        "draft's rows were the prompt's last ones. The abstract claims 1 to 4 points of "
+        "LongBench at tight budgets; the price is the draft's sequential steps.\n\n"
+        "Here the probe is the draft (kvt capture --probe NAME=draft:...), once for each "
+        "budget: it knows B, and serves no other.",
     .differs =
         "nothing in what is kept: a set for each query head and the mask of the published "
-        "code (a triangle aligned as if the draft were the prompt's end, mask=causal is "
-        "the right one); group=mean and group=max, a set for each kv head, are not the "
-        "paper's; sums stay in f32, a tie of the model's type is none here",
+        "code; mask=causal is the right one. group=mean and group=max, a set for each kv "
+        "head, are not the paper's. Sums stay in f32, where the code rounds to the model's "
+        "type: a tie there is none here",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_PROBE | KVT_NEED_KEYS,
                .exactness = KVT_BUDGET_EXACT,

@@ -151,14 +151,18 @@ const kvt_policy kvt_policy_laq_plus = {
     .abi = KVT_POLICY_ABI,
     .name = "laq-plus",
     .title = "keep what a draft and the prompt's last queries look at",
-    .paper = "Wang et al., Lookahead Q-Cache (LAQ++), EMNLP 2025, arXiv:2505.20334. As laq, "
-             "with the last 8 "
-             "prompt queries beside the draft's in the sum, and those 8 tokens always kept",
+    .paper = "Wang et al., Lookahead Q-Cache (LAQ++), EMNLP 2025, arXiv:2505.20334",
+    .about =
+        "LAQ (kvt policy show laq) that does not trust its draft alone. Stage 1 is the same: "
+        "up to 8 tokens, written greedily on a cache that SnapKV (window 32) cut to B.\n\n"
+        "In stage 2 the rows of the last w2 = 8 prompt queries stand beside those of the "
+        "draft: score = sum over all of them of the softmax over the prompt, draft keys left "
+        "out; max pool of 7; the best B - w2 and the last w2 tokens stay.",
     .differs =
         "nothing in what is kept: a set for each query head and the mask of the published "
-        "code (a triangle aligned as if all rows were the prompt's end, mask=causal is "
-        "the right one); group=mean and group=max, a set for each kv head, are not the "
-        "paper's; sums stay in f32, a tie of the model's type is none here",
+        "code (a triangle aligned as if all rows were the prompt's end); mask=causal is the "
+        "right one. group=mean and group=max, a set for each kv head, are not the paper's. "
+        "Sums stay in f32",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_PROBE | KVT_NEED_KEYS | KVT_NEED_QUERIES,
                .exactness = KVT_BUDGET_EXACT,

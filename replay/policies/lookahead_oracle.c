@@ -21,8 +21,12 @@ const kvt_policy kvt_policy_lookahead_oracle = {
     .abi = KVT_POLICY_ABI,
     .name = "lookahead-oracle",
     .title = "bound: LookaheadKV with a perfect prediction",
-    .paper = "bound, no paper: the true response's rows through the reduction of LookaheadKV "
-             "(arXiv:2603.10899); pool=0 is oracle",
+    .paper = "bound, no paper",
+    .about =
+        "The rows of the true response through the reduction of LookaheadKV "
+        "(arXiv:2603.10899): what that policy keeps where its tokens predict perfectly. With "
+        "pool=0 it is the oracle, bit for bit; with the pool it shows what pooling costs or "
+        "gains a policy whose scores are right.",
     .differs = "",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_FUTURE,

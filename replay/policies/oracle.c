@@ -22,8 +22,12 @@ const kvt_policy kvt_policy_oracle = {
     .abi = KVT_POLICY_ABI,
     .name = "oracle",
     .title = "bound: keep what the response will look at most",
-    .paper =
-        "bound, no paper: top slots by future attention, one decision at the end of the prompt",
+    .paper = "bound, no paper",
+    .about =
+        "Top slots by the attention that the response will give them, one decision at the "
+        "end of the prompt. The mass that a set keeps is the sum of its scores, so that the "
+        "best B are the optimum of every lane, exactly; regret is measured against it. It "
+        "does not choose how slots are shared out over lanes.",
     .differs = "",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_FUTURE,

@@ -26,7 +26,11 @@ const kvt_policy kvt_policy_oracle_max = {
     .abi = KVT_POLICY_ABI,
     .name = "oracle-max",
     .title = "bound: keep what any one response query looks at most",
-    .paper = "bound, no paper: top slots by the largest future attention",
+    .paper = "bound, no paper",
+    .about =
+        "Top slots by the largest attention that any one response query gives them: the set "
+        "that minimises the worst miss, where the oracle minimises the sum of all. Beside "
+        "it, it shows how much of a loss comes from tokens that matter once.",
     .differs = "",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_FUTURE | KVT_NEED_ATTN,

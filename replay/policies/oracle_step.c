@@ -22,7 +22,11 @@ const kvt_policy kvt_policy_oracle_step = {
     .abi = KVT_POLICY_ABI,
     .name = "oracle-step",
     .title = "bound: read what each response query looks at most",
-    .paper = "bound, no paper: top slots of every row, nothing evicted",
+    .paper = "bound, no paper",
+    .about =
+        "At every step the slots that this query looks at most are read, for this query "
+        "only; nothing is evicted. No policy that evicts keeps more of any row with as many "
+        "slots. All tokens stay in memory: its budget is what is read.",
     .differs = "",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_ATTN,

@@ -24,7 +24,12 @@ const kvt_policy kvt_policy_position = {
     .abi = KVT_POLICY_ABI,
     .name = "position",
     .title = "keep the positions that mattered in the other traces",
-    .paper = "control, no paper: mean future mass by relative position",
+    .paper = "control, no paper",
+    .about =
+        "Tokens are ranked by the mean future attention of their position in the other "
+        "traces of the set: the first 8 one by one, then by the logarithm of the distance "
+        "from the end. That is what can be known without looking at the prompt at all; a "
+        "policy that does not beat it has learned where attention goes, not what it goes to.",
     .differs = "",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_OTHERS,

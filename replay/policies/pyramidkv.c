@@ -102,9 +102,18 @@ const kvt_policy kvt_policy_pyramidkv = {
     .abi = KVT_POLICY_ABI,
     .name = "pyramidkv",
     .title = "what the last prompt queries look at, more slots in lower layers",
-    .paper = "Cai et al. 2024, arXiv:2406.02069",
-    .differs = "one set for each kv head instead of each query head; layers add up to the "
-               "budget exactly",
+    .paper = "Cai et al., PyramidKV, 2024, arXiv:2406.02069",
+    .about =
+        "Attention is spread over the prompt in low layers and narrows to few tokens in high "
+        "ones (pyramidal information funnelling): low layers should get more slots. Ranking "
+        "and window are SnapKV's; what is new is the allocator pyramid, a straight line from "
+        "the first layer to the last one, whose steepness is beta (20). It decides once, at "
+        "the end of the prompt.\n\n"
+        "Published settings: W = 8, max pool of 7, beta = 20 (KVCache-Factory).",
+    .differs =
+        "one set for each kv head instead of each query head; layers add up to the budget "
+        "exactly, where the authors' integer steps may hold up to twice as much (compat=kvcf "
+        "does that, the audit shows it)",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_ATTN,
                .exactness = KVT_EXACT,

@@ -19,7 +19,7 @@ const kvt_policy kvt_policy_random = {
     .abi = KVT_POLICY_ABI,
     .name = "random",
     .title = "keep slots drawn at random",
-    .paper = "control, no paper: NVIDIA/kvpress 8bb29b9 has it as RandomPress",
+    .paper = "control, no paper; NVIDIA/kvpress 8bb29b9 has it as RandomPress",
     .differs = "one stream for each lane, keyed by seed, trace, policy, layer and lane",
     .traits = {.phases = KVT_PREFILL,
                .exactness = KVT_EXACT,

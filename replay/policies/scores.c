@@ -50,7 +50,12 @@ const kvt_policy kvt_policy_scores = {
     .abi = KVT_POLICY_ABI,
     .name = "scores",
     .title = "keep what another program scored highest",
-    .paper = "no paper: scores from outside, kvt import --scores, then scores:file=FILE",
+    .paper = "no paper",
+    .about =
+        "The door for a policy that is written in another language: it computes one number "
+        "for each layer, lane and prompt token, kvt import --scores binds them to the trace "
+        "that they belong to, and scores:file=FILE keeps the best. It decides once, at the "
+        "end of the prompt; one ranking gives all budgets.",
     .differs = "",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_SCORES,

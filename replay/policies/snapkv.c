@@ -146,8 +146,17 @@ const kvt_policy kvt_policy_snapkv = {
     .abi = KVT_POLICY_ABI,
     .name = "snapkv",
     .title = "keep what the last prompt queries look at",
-    .paper = "Li et al. 2024, arXiv:2404.14469",
-    .differs = "one set for each kv head instead of each query head",
+    .paper = "Li et al., SnapKV, 2024, arXiv:2404.14469",
+    .about =
+        "What the end of the prompt looks at, the response will look at, too. At the end of "
+        "the prompt the last W queries vote: the attention that each earlier token gets from "
+        "them is summed, and pooled over its neighbours, so that what stands beside a find "
+        "stays with it. The best B - W tokens and the window itself stay; decoded tokens "
+        "come on top. Nothing is trained.\n\n"
+        "Published settings: W = 32 and max pool of 7 (LongBench runs), W = 64 and mean pool "
+        "of 5 (class defaults), B of 1,024 to 4,096. The authors' code repeats keys and "
+        "values first and keeps a set for each query head (compat=official).",
+    .differs = "one set for each kv head instead of each query head; sums stay in f32",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_ATTN,
                .exactness = KVT_EXACT,

@@ -85,8 +85,17 @@ const kvt_policy kvt_policy_streaming = {
     .abi = KVT_POLICY_ABI,
     .name = "streaming",
     .title = "keep the first tokens and the newest",
-    .paper = "Xiao et al. 2023, arXiv:2309.17453",
-    .differs = "keys keep their original positions instead of their place in the cache",
+    .paper = "Xiao et al., StreamingLLM, 2023, arXiv:2309.17453",
+    .about =
+        "Models put attention that they have no use for on the first tokens (attention "
+        "sinks). A window of the newest tokens breaks when these leave; with the first 4 "
+        "kept beside it a model reads streams of any length. No score, no training: the "
+        "first S and the last B - S tokens, the same everywhere, prompt and response "
+        "alike.\n\n"
+        "The authors rotate every key by its place in the cache instead of its position in "
+        "the text.",
+    .differs = "keys keep their original positions: a trace of the full cache cannot give the "
+               "attention of keys that are rotated again",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .exactness = KVT_EXACT,
                .one_ranking = true,

@@ -23,9 +23,14 @@ const kvt_policy kvt_policy_suffix = {
     .abi = KVT_POLICY_ABI,
     .name = "suffix",
     .title = "keep what fixed tokens behind the prompt look at",
-    .paper =
-        "control, no paper: the reduction of LookaheadKV (arXiv:2603.10899) over tokens that "
-        "nothing was trained for, those of a text or of the response itself",
+    .paper = "control, no paper",
+    .about =
+        "What LookaheadKV (arXiv:2603.10899) is worth without learning: its reduction (mean "
+        "over rows and over the query heads of a group, max pool of 7, the best B of each "
+        "lane) over tokens that nothing was trained for, those of a text or of the response "
+        "itself. A learned suffix that does not beat it has learned nothing.\n\n"
+        "With the response as suffix it knows what the model will say, and bounds what a "
+        "draft of so many tokens can reach; it is no policy then.",
     .differs = "",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_PROBE,

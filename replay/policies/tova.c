@@ -90,7 +90,16 @@ const kvt_policy kvt_policy_tova = {
     .abi = KVT_POLICY_ABI,
     .name = "tova",
     .title = "keep what the newest query looks at, one set a layer",
-    .paper = "Oren et al. 2024, arXiv:2401.06104",
+    .paper = "Oren et al., Transformers are Multi-State RNNs (TOVA), 2024, arXiv:2401.06104",
+    .about =
+        "Token omission via attention: a cache of B tokens is a recurrent state, and the "
+        "cheapest rule for it is to drop what the newest query looks at least. The weight of "
+        "a token is its attention from the newest query, mean over all query heads of the "
+        "layer; all heads of a layer keep the same B tokens. It acts at the end of the "
+        "prompt, by its last query alone, and after each token.\n\n"
+        "Nothing is pinned: sinks stay because they are looked at, and the newest token "
+        "competes with its own weight and may leave at once (kvpress keeps it: keep_last). "
+        "Nothing is trained.",
     .differs = "",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_ATTN,

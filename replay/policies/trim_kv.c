@@ -69,14 +69,19 @@ const kvt_policy kvt_policy_trim_kv = {
     .abi = KVT_POLICY_ABI,
     .name = "trim-kv",
     .title = "keep what a learned retention has not let fade",
-    .paper =
-        "Bui et al., Cache What Lasts (TRIM-KV), 2025, arXiv:2512.03324. A gate gives each "
-        "token a retention beta; score = (q + 1 - t) log beta, so that the order of two tokens "
-        "changes with age; the B best are kept each time a lane has grown by 128. Its values "
-        "are read from the trace of a model with such gates",
-    .differs =
-        "nothing in what is kept; without the variant that adds log |k| and without DBTrimKV's "
-        "common budget of all lanes",
+    .paper = "Bui et al., Cache What Lasts (TRIM-KV), ICLR 2026, arXiv:2512.03324",
+    .about =
+        "A gate for each lane gives a token, when it comes, a retention beta between 0 and "
+        "1, whose powers stand for what is left of it: score = (q + 1 - t) log beta. Age "
+        "multiplies log beta, so that the order of two tokens changes with time (KVpop's "
+        "does not). The best B (512) stay each time a lane has grown by 128 tokens; nothing "
+        "is pinned.\n\n"
+        "The gate (a network on the hidden state, 512 units) is trained inside the model: "
+        "attention fades by beta to the power of the age, KL to the plain model and a "
+        "penalty on what is held.\n\n"
+        "Its values are read from the trace of a model with such gates (/decision/logit).",
+    .differs = "nothing in what is kept; without the variant that adds log |k| and without "
+               "DBTrimKV's common budget of all lanes",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_DECISION,
                .exactness = KVT_OPEN_LOOP,

@@ -23,7 +23,7 @@ const kvt_policy kvt_policy_window = {
     .abi = KVT_POLICY_ABI,
     .name = "window",
     .title = "keep the newest tokens",
-    .paper = "Beltagy et al. 2020, arXiv:2004.05150",
+    .paper = "Beltagy et al., Longformer, 2020, arXiv:2004.05150",
     .differs = "keys keep their original positions",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .exactness = KVT_EXACT,

@@ -497,6 +497,8 @@ static void describes_itself(void **state)
     assert_int_equal(p->abi, KVT_POLICY_ABI);
     assert_true(is_name(p->name) && is_sentence(p->title) && p->paper && *p->paper &&
                 p->differs);
+    assert_true(strlen(p->paper) < 100 && !strchr(p->paper, '\n'));
+    assert_true(!p->about || (*p->about && p->about[strlen(p->about) - 1] == '.'));
     assert_true(p->score || p->select);
     assert_true((p->params != NULL) == (p->params_size > 0));
     check_table(p->params);

@@ -99,7 +99,7 @@ static void append_number_range(char *out, size_t cap, size_t *used, const kvt_p
         append(out, cap, used, below ? " to " : " up to ");
         append_bound(out, cap, used, p->max);
     }
-    if (p->unit && p->unit[0] && strcmp(p->unit, "frac")) {
+    if (p->unit && p->unit[0] && strcmp(p->unit, "frac") && strcmp(p->unit, "1")) {
         append(out, cap, used, " ");
         append(out, cap, used, p->unit);
     }

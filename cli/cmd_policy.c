@@ -215,31 +215,6 @@ static void label(FILE *out, const char *name, const char *value)
     cli_wrap(out, value, LABEL_WIDTH, LABEL_WIDTH, LINE_WIDTH);
 }
 
-static void show_params(FILE *out, const char *title, const kvt_param *p)
-{
-    char range[160], def[64], text[640];
-    if (p && p->name)
-        fprintf(out, "\n%s\n", title);
-    for (; p && p->name; p++) {
-        if (p->type == KVT_CHOICE)
-            snprintf(def, sizeof def, "%s", p->choices[(int)p->def].name);
-        else if (p->type == KVT_BOOL)
-            snprintf(def, sizeof def, "%s", p->def != 0 ? "true" : "false");
-        else
-            snprintf(def, sizeof def, "%.10g", p->def);
-        fprintf(out, "  %s=%s\n      ", p->name, def);
-        snprintf(text, sizeof text, "%s; %s", p->help, kvt_param_range(p, range, sizeof range));
-        cli_wrap(out, text, 6, 6, LINE_WIDTH);
-        for (int i = 0; p->type == KVT_CHOICE && i <= (int)p->max; i++) {
-            const kvt_choice *v = &p->choices[i];
-            fprintf(out, "      %-19s ", v->name);
-            snprintf(text, sizeof text, "%s%s%s%s", v->help, *v->sets ? " (" : "", v->sets,
-                     *v->sets ? ")" : "");
-            cli_wrap(out, text, 26, 26, LINE_WIDTH);
-        }
-    }
-}
-
 static void show_needs(FILE *out, unsigned needs)
 {
     char text[NEEDS_CAP];
@@ -309,9 +284,9 @@ static void show_policy(FILE *out, const kvt_policy *p)
                 "set; threshold=X"
           : t->one_ranking ? "one ranking serves all of them, on the prompt"
                            : "each is replayed");
-    show_params(out, "parameters", p->params);
+    cli_show_params(out, "parameters", p->params);
     if (p->share)
-        show_params(out, "parameters of its allocator", p->share->params);
+        cli_show_params(out, "parameters of its allocator", p->share->params);
 }
 
 static void show_share(FILE *out, const kvt_share *s)
@@ -324,7 +299,7 @@ static void show_share(FILE *out, const kvt_share *s)
           s->may_exceed ? "published arithmetic may give out more; the audit shows it"
                         : "never more than asked");
     label(out, "use", "behind any policy: snapkv/NAME");
-    show_params(out, "parameters", s->params);
+    cli_show_params(out, "parameters", s->params);
 }
 
 static kvt_code show(cli *c, const kvt_registry *r, const char *name, kvt_err *err)

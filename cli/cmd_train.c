@@ -9,8 +9,10 @@
 #include "cli/about.h"
 #include "cli/cli.h"
 #include "cli/files.h"
+#include "cli/help.h"
 #include "cli/table.h"
 #include "kvt/arena.h"
+#include "kvt/policy.h"
 #include "kvt/result.h"
 #include "kvt/scorer.h"
 #include "kvt/train.h"
@@ -71,6 +73,7 @@ static kvt_code list_json(kvt_err *err)
         json_object_set_new(row, "name", json_string((*t)->name));
         json_object_set_new(row, "title", json_string((*t)->title));
         json_object_set_new(row, "paper", json_string((*t)->paper));
+        json_object_set_new(row, "about", json_string((*t)->about));
         json_object_set_new(row, "differs", json_string((*t)->differs));
         json_object_set_new(row, "file", json_string((*t)->file));
         json_object_set_new(row, "reads", json_string((*t)->reads));
@@ -100,28 +103,53 @@ static kvt_code list(cli *c, kvt_err *err)
     return code;
 }
 
+enum { LINE_WIDTH = 80, LABEL_WIDTH = 9 };
+
+static void label(const char *name, const char *value)
+{
+    printf("%-*s", LABEL_WIDTH, name);
+    cli_wrap(stdout, value, LABEL_WIDTH, LABEL_WIDTH, LINE_WIDTH);
+}
+
+/* Who reads what it makes: a probe runs an adapter, policies read a scorer of their kind
+ * ("kvpop-mlp" of the trainer kvpop). */
+static void readers(const kvt_trainer *t, char *out, size_t cap)
+{
+    size_t n = (size_t)snprintf(out, cap, "%s", t->file), first = n;
+    if (strcmp(t->file, "adapter") == 0) {
+        snprintf(out + n, cap - n, "; kvt capture --probe NAME=%s:FILE runs it", t->name);
+        return;
+    }
+    for (const kvt_policy *const *p = kvt_policies(); *p && n < cap; p++) {
+        const char *kind = (*p)->weights_kind ? (*p)->weights_kind : (*p)->name;
+        if ((*p)->weights && strncmp(kind, t->name, strlen(t->name)) == 0)
+            n += (size_t)snprintf(out + n, cap - n, "%s%s",
+                                  n > first ? ", " : "; kvt replay --weights FILE, for ",
+                                  (*p)->name);
+    }
+    if (n == first)
+        snprintf(out + n, cap - n, "; a table that no policy here reads, kvt info prints it");
+}
+
 static kvt_code show(const char *name, kvt_err *err)
 {
-    char text[160];
+    char text[512];
     const kvt_trainer *t = kvt_trainer_find(name);
     if (!t)
         return kvt_fail(err, KVT_USAGE,
                         "nothing called '%.60s' can be trained; kvt train list names what can",
                         name);
-    printf("%s - %s\n\npaper    %s\ndiffers  %s\nmakes    %s\nreads    %s%s\n\nparameters\n",
-           t->name, t->title, t->paper, *t->differs ? t->differs : "nothing", t->file, t->reads,
-           t->needs_model ? ", and the model" : "");
-    for (const kvt_param *p = t->params; p->name; p++) {
-        char def[64];
-        if (p->type == KVT_CHOICE)
-            snprintf(def, sizeof def, "%s", p->choices[(int)p->def].name);
-        else if (p->type == KVT_BOOL)
-            snprintf(def, sizeof def, "%s", p->def != 0 ? "true" : "false");
-        else
-            real_print(p->def, def, sizeof def);
-        printf("  %-12s %-9s %s; %s\n", p->name, def, p->help,
-               kvt_param_range(p, text, sizeof text));
-    }
+    printf("%s - %s\n\n", t->name, t->title);
+    label("paper", t->paper);
+    fputs("\n", stdout);
+    label("about", t->about);
+    fputs("\n", stdout);
+    label("differs", *t->differs ? t->differs : "nothing");
+    readers(t, text, sizeof text);
+    label("makes", text);
+    snprintf(text, sizeof text, "%s%s", t->reads, t->needs_model ? ", and the model" : "");
+    label("reads", text);
+    cli_show_params(stdout, "parameters", t->params);
     return KVT_OK;
 }
 

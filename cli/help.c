@@ -39,6 +39,31 @@ void cli_wrap(FILE *out, const char *text, int at, int indent, int width)
     fputc('\n', out);
 }
 
+void cli_show_params(FILE *out, const char *title, const kvt_param *p)
+{
+    char range[160], def[64], text[640];
+    if (p && p->name)
+        fprintf(out, "\n%s\n", title);
+    for (; p && p->name; p++) {
+        if (p->type == KVT_CHOICE)
+            snprintf(def, sizeof def, "%s", p->choices[(int)p->def].name);
+        else if (p->type == KVT_BOOL)
+            snprintf(def, sizeof def, "%s", p->def != 0 ? "true" : "false");
+        else
+            snprintf(def, sizeof def, "%.10g", p->def);
+        fprintf(out, "  %s=%s\n      ", p->name, def);
+        snprintf(text, sizeof text, "%s; %s", p->help, kvt_param_range(p, range, sizeof range));
+        cli_wrap(out, text, 6, 6, WIDTH);
+        for (int i = 0; p->type == KVT_CHOICE && i <= (int)p->max; i++) {
+            const kvt_choice *v = &p->choices[i];
+            fprintf(out, "      %-19s ", v->name);
+            snprintf(text, sizeof text, "%s%s%s%s", v->help, *v->sets ? " (" : "", v->sets,
+                     *v->sets ? ")" : "");
+            cli_wrap(out, text, 26, 26, WIDTH);
+        }
+    }
+}
+
 /* ---- text ----------------------------------------------------------------------------------
  */
 

@@ -364,7 +364,12 @@ static const kvt_param params[] = {
 const kvt_trainer kvt_trainer_foresightkv = {
     .name = "foresightkv",
     .title = "what to drop, by key, value and a block's attention",
-    .paper = "ForesightKV (arXiv 2602.03203)",
+    .paper = "Dong et al., ForesightKV, ICML 2026, arXiv:2602.03203",
+    .about =
+        "Every L_b tokens the golden eviction ranks the tokens that are older than the block "
+        "by the largest mean attention in any later block; a hinge over all pairs (margin "
+        "0.01) makes the network's order to drop the reverse of it. Adam at 1e-2, as "
+        "published.",
     .differs =
         "the supervised stage only; attention is dense, so that no token is ever missing; "
         "the first block is the prompt's end; few steps",

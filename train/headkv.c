@@ -172,7 +172,11 @@ static const kvt_param params[] = {
 const kvt_trainer kvt_trainer_headkv = {
     .name = "headkv",
     .title = "how much each head retrieves from a span of the prompt",
-    .paper = "HeadKV (arXiv 2410.19258)",
+    .paper = "Fu et al., HeadKV, 2024, arXiv:2410.19258",
+    .about =
+        "How much a head retrieves: in a trace whose response is made from a span of n "
+        "prompt tokens, the attention that lies in the span among the head's n largest, mean "
+        "over response rows and traces. The table says which kv heads deserve slots.",
     .differs = "any span that the traces name, where the paper plants needles with reasoning "
                "and counts the correct answer only; heads of a group averaged",
     .file = "scorer",

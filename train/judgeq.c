@@ -35,7 +35,10 @@ static kvt_code plan(train_run *r, kvt_err *err)
 const kvt_trainer kvt_trainer_judgeq = {
     .name = "judgeq",
     .title = "soft tokens without LoRA, fitted by squared error",
-    .paper = "Judge Q (arXiv 2509.10798, AAAI 2026)",
+    .paper = "Liu et al., Judge Q, AAAI 2026, arXiv:2509.10798",
+    .about = "Embeddings alone are trained, by the squared error between the soft tokens' mean "
+             "attention over the prompt and the response's. The run is that of lookaheadkv "
+             "without LoRA.",
     .differs =
         "masses are divided by their mean, so that prompts of all lengths weigh the same; "
         "embeddings begin with tokens of a response",

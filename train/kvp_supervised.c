@@ -205,7 +205,12 @@ static const kvt_param params[] = {
 const kvt_trainer kvt_trainer_kvp_supervised = {
     .name = "kvp-supervised",
     .title = "a ranking of the prompt by key, value and position",
-    .paper = "Learning to Evict, KVP (arXiv 2602.10238)",
+    .paper = "Moschella et al., Learning to Evict (KVP), ICML 2026, arXiv:2602.10238",
+    .about =
+        "A budget b is drawn, then pairs of tokens that straddle it: one of the b with the "
+        "largest future attention (summed over the response, maximum over the group), one of "
+        "the others; softplus of minus their difference of scores. What the policy always "
+        "keeps is not ranked.",
     .differs = "supervised by pairs that straddle a drawn budget, where the paper rewards "
                "sampled rankings (REINFORCE); 32 hidden units, not 256; position is log2(1 + "
                "distance to the end of the prompt)",

@@ -447,7 +447,19 @@ const kvt_trainer kvt_trainer_kvpop = {
     .name = "kvpop",
     .title =
         "scorers that keep what later queries will look at, by the token leaving the window",
-    .paper = "KVpop (arXiv 2607.05061)",
+    .paper = "Hauzenberger et al., KVpop, 2026, arXiv:2607.05061 (version 1)",
+    .about =
+        "Target of a token: log(eps + m), m its mean attention from queries at distance w or "
+        "more, the maximum over the query heads of the group (target=mean: the log of their "
+        "mean). A score ages by gamma for each token, gamma learned for each lane.\n\n"
+        "loss=boundary: at drawn queries q the token that leaves the window is compared with "
+        "the lowest one among the target's best k of all that left before; softplus(-y "
+        "(difference of scores) / tau), y = 1 where the target keeps it. Only what is "
+        "decided at the edge of the budget is learned. loss=regression, the ablation, fits "
+        "the target by least squares.\n\n"
+        "scorer=mlp is one hidden layer (SiLU) on [key; value]; linear the same without it; "
+        "mlstm a memory of all tokens that is read w tokens later (read=static: at once, "
+        "the static ablation). Adam, warm-up, cosine.",
     .differs =
         "the model is frozen: targets come from its dense attention, and the KL to the "
         "teacher has nothing to train; inputs are standardised and folded back; where the "

@@ -275,7 +275,12 @@ static const kvt_param params[] = {
 const kvt_trainer kvt_trainer_kvzap = {
     .name = "kvzap",
     .title = "a linear map of the hidden state to the log of what a token will get",
-    .paper = "KVzap (arXiv 2601.07891)",
+    .paper = "Jegou and Jeblick, KVzap, 2026, arXiv:2601.07891",
+    .about =
+        "Ridge regression from the input of the attention projections to the log of a label "
+        "for each kv head, solved exactly, layer by layer; the penalty is the best of a grid "
+        "on the held-out traces. label=repeat and repeat-plus are KVzip's and KVzip+'s "
+        "scores, as published; label=future needs no probe.",
     .differs = "the linear map only, in closed form; the label is the largest attention of the "
                "response where no repeat probe is asked for",
     .file = "scorer",

@@ -216,7 +216,10 @@ static const kvt_param params[] = {
 const kvt_trainer kvt_trainer_locret = {
     .name = "locret",
     .title = "retaining heads: the largest attention of the response, from q, k and v",
-    .paper = "Locret (arXiv 2410.01805)",
+    .paper = "Huang et al., Locret, 2024, arXiv:2410.01805",
+    .about = "Smooth L1 between the score and the largest attention from the response in the "
+             "group, plus 0.0025 times the squared step between neighbours; rate 5e-4, as "
+             "published.",
     .differs = "128 hidden units a layer, not 1,024; Adam without decay; few steps",
     .file = "scorer",
     .reads = "level replay captured with --queries all",

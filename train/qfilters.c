@@ -168,7 +168,12 @@ static const kvt_param params[] = {
 const kvt_trainer kvt_trainer_qfilters = {
     .name = "qfilters",
     .title = "the direction that the queries of a head share",
-    .paper = "Q-Filters (arXiv 2503.02812)",
+    .paper = "Godey et al., Q-Filters, 2025, arXiv:2503.02812",
+    .about =
+        "The queries of a head share one direction, their first right singular vector; a key "
+        "that points against it is not looked at. The mean over the group, with the sign of "
+        "most queries, is the filter of a kv head; no training, 3,000 queries of each head "
+        "as published.",
     .differs =
         "queries are those that the traces store, evenly spaced; the sign is that of most "
         "of them",

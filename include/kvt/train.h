@@ -1,8 +1,7 @@
 /* train.h - learning what policies read: adapters of lookahead tokens, scorers, tables.
  *
- *   kvt_train_spec spec = {.what = "lookaheadkv:rank=2,steps=2000", .trace = paths, .n_trace = n,
- *                          .model = m, .out = "look.safetensors"};
- *   kvt_train(&spec, &counts, &ctx, &err);
+ *   kvt_train_spec spec = {.what = "lookaheadkv:rank=2,steps=2000", .trace = paths, .n_trace =
+ * n, .model = m, .out = "look.safetensors"}; kvt_train(&spec, &counts, &ctx, &err);
  *
  * Training reads traces (level train or more) and, where it runs the model's layers, the model;
  * never a prompt again. The same traces, parameters and seed give the same bytes for any number
@@ -17,17 +16,18 @@ struct train_run;
 
 /* What can be trained: a line of train/trainers.def. */
 typedef struct kvt_trainer {
-    const char *name;  /* "lookaheadkv", "kvpop": as typed */
-    const char *title; /* one line, no full stop */
-    const char *paper;
+    const char *name;    /* "lookaheadkv", "kvpop": as typed */
+    const char *title;   /* one line, no full stop */
+    const char *paper;   /* authors, name, year, arXiv or DOI: one short line */
+    const char *about;   /* target, loss, optimiser; "\n\n" between paragraphs */
     const char *differs; /* how it departs from the paper, or "" */
     const char *file;    /* "adapter" (safetensors) or "scorer" (HDF5) */
     const char *reads;   /* what its traces must hold, for the help: "level train" */
     bool needs_model;
     size_t params_size;
-    const kvt_param *params; /* ends with {0} */
-    kvt_code (*run)(struct train_run *run, kvt_err *err);          /* train/train_priv.h */
-    kvt_code (*plan)(struct train_run *run, kvt_err *err);         /* counts only */
+    const kvt_param *params;                               /* ends with {0} */
+    kvt_code (*run)(struct train_run *run, kvt_err *err);  /* train/train_priv.h */
+    kvt_code (*plan)(struct train_run *run, kvt_err *err); /* counts only */
 } kvt_trainer;
 
 KVT_API const kvt_trainer *const *kvt_trainers(void); /* in the list's order, ends with NULL */
@@ -55,8 +55,8 @@ typedef struct kvt_train_counts {
     int64_t memory_bytes, file_bytes;
     double parameter_frac; /* of the model's; NAN where that is not known */
     double seconds, expected_s;
-    double first_loss, last_loss, heldout_loss;     /* NAN: not measured */
-    double heldout_recall, heldout_lost; /* at 10 % kept; NAN: not measured */
+    double first_loss, last_loss, heldout_loss; /* NAN: not measured */
+    double heldout_recall, heldout_lost;        /* at 10 % kept; NAN: not measured */
     double blas_s; /* seconds in matrix products, all threads; 0: not measured */
 } kvt_train_counts;
 

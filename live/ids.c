@@ -85,9 +85,12 @@ static int64_t suffix_of(const kvt_prompt *p)
 static kvt_code push_segment(rows *r, const kvt_model *m, const kvt_prompt *p, int64_t begin,
                              int64_t end, kvt_err *err)
 {
-    static const char first[] = "\n\nRepeat the previous context:",
-                      next[] = "\n\nRepeat the part of the previous context that starts with:";
+    /* The instructions of the published code; all rows behind them, and their own, count. */
+    static const char first[] = "\n\nRepeat the previous context exactly.",
+                      next[] = "\n\nRepeat the part of the previous context exactly, "
+                               "starting with ";
     int s = r->n_segment++;
+    r->from[s] = (int32_t)r->n;
     int64_t n_suffix = suffix_of(p);
     bool is_first = s == 0;
     kvt_code code = encode(r, m, is_first ? first : next,
@@ -100,7 +103,6 @@ static kvt_code push_segment(rows *r, const kvt_model *m, const kvt_prompt *p, i
         code = push_all(r, p->id + p->n_prompt - n_suffix, n_suffix, err);
     r->begin[s] = (int32_t)begin;
     r->end[s] = (int32_t)end;
-    r->from[s] = (int32_t)r->n;
     if (!code)
         code = push_all(r, p->id + begin, end - begin, err);
     return code;

@@ -124,6 +124,13 @@ static void use_kind(pass *x, const kvt_trace *t)
                  kvt_probe_kind_args((kvt_probe_kind)kvt_probe_kind_find(kind)));
         return;
     }
+    if (!evicted && full == -2) { /* for no budget: there is nothing to rank by */
+        snprintf(x->reason, sizeof x->reason,
+                 "policy %s: the trace has several probes of kind %s, and none is named %s: "
+                 "name one with probe=",
+                 x->use->policy->name, kind, x->use->policy->name);
+        return;
+    }
     for (int c = 0; c < x->n_cell; c++) {
         pass_cell *cell = &x->cell[c];
         char text[200], budgets[96];

@@ -174,8 +174,11 @@ static void moments_of(const recorder *r, int64_t lane, int64_t head, int64_t n,
         for (int64_t i = 0; i < d * d; i++)
             total[i] += (double)product[i];
     }
-    for (int64_t i = 0; i < d * d; i++)
-        cov[i] = (float)(total[i] / (double)used);
+    /* A kernel may round the two halves of a product with itself otherwise. */
+    for (int64_t i = 0; i < d; i++)
+        for (int64_t c = 0; c < d; c++)
+            cov[i * d + c] =
+                (float)((total[i * d + c] + total[c * d + i]) / (2 * (double)used));
 }
 
 static void on_qk(void *user, int layer, int64_t pos, int64_t n, const float *q)

@@ -33,7 +33,7 @@ static const cli_option options[] = {
     {"fair", 0, CLI_CHOICE, CLI_OPT(replay_options, fair), .arg = "HOW", .def = "tokens", .choices = fairs,
      .help = "tokens: a budget is slots of a lane; bytes: what those slots take of a kv head, so that sets per query head and state beside slots get fewer"},
     {"weights", 0, CLI_LIST, CLI_OPT(replay_options, weights), .arg = "FILE", .complete = "file",
-     .help = "learned weights (kvt train) for every policy of their kind, which -p all then holds; repeated"},
+     .help = "learned weights (kvt train) for every policy of their kind, which -p all then holds"},
     {"act", 0, CLI_CHOICE, CLI_OPT(replay_options, act), .arg = "WHEN", .def = "own", .choices = acts,
      .help = "when policies decide that can do both: own (their habit), prefill, decode"},
     {"oracle", 0, CLI_TEXT, CLI_OPT(replay_options, oracle), .arg = "NAME", .def = "oracle",
@@ -231,18 +231,37 @@ const cli_command cli_command_replay = {
     .group = "replay",
     .line = "policies x budgets x traces",
     .usage = "[OPTIONS] TRACE...",
-    .about = "Replays eviction policies on recorded traces and measures what each kept set "
-             "lost. Controls (full, "
-             "random with three seeds, position, the oracle) are always in the table. A cell "
-             "that a trace cannot "
-             "answer, or whose budget is below what a policy protects, is skipped with its "
-             "reason. Results are "
-             "kept in result files: the same command again computes only what is missing.",
+    .about =
+        "Replays eviction policies on recorded traces and measures what each kept set "
+        "lost. Controls (full, "
+        "random with three seeds, position, the oracle) are always in the table. A cell "
+        "that a trace cannot "
+        "answer, or whose budget is below what a policy protects, is skipped with its "
+        "reason. Results are "
+        "kept in result files: the same command again computes only what is missing.\n\n"
+        "Policies that look ahead read what was made before: a probe of the trace (kvt "
+        "capture --probe) or learned weights (kvt train). Without probe=NAME a policy takes "
+        "the trace's probe of its kind; a draft on an evicted cache serves the budget that "
+        "it was run at, and another one only where probe= names it (surrogate). --weights FILE "
+        "gives a file to every policy of its "
+        "kind, weights=FILE behind a policy to that one. A cell for which nothing was made "
+        "is skipped with the reason.\n\n"
+        "A policy that keeps what scores above a threshold (kvzap, dms, wg-kv) has no "
+        "budget of its own. Asked for one, it gets the threshold at which the other traces "
+        "of the set keep that many slots on average at most, and the table says matched mean; "
+        "what "
+        "it keeps on this trace may be more or less. threshold=X sets it.\n\n"
+        "With --fair tokens every policy may hold as many slots of a lane. With --fair bytes "
+        "it may hold as many bytes as those slots take in the model's own cache: sets for "
+        "each query head (laq), and state that a policy keeps beside its slots, are paid "
+        "for with slots.",
     .options = options,
     .options_size = sizeof(replay_options),
     .examples = {"kvt replay a.h5 -p snapkv,h2o,tova,streaming,pyramidkv -b 64,128,10%,25%,50%",
                  "kvt replay traces/*.h5 -p all -b 5%..50%x2 --csv tables --json",
-                 "kvt replay a.h5 -p snapkv,snapkv:compat=kvpress -b 10%"},
+                 "kvt replay a.h5 -p snapkv,snapkv:compat=kvpress -b 10%",
+                 "kvt replay held/*.h5 -p snapkv,lookaheadkv,lookahead-oracle,kvpop-mlp "
+                 "--weights kvpop.h5 -b 10%"},
     .min_args = 1,
     .max_args = -1,
     .complete = "trace",

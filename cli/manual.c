@@ -9,6 +9,7 @@
 #include "kvt/analyze.h"
 #include "kvt/replay.h"
 #include "kvt/trace.h"
+#include "kvt/train.h"
 
 /* ---- scdoc ---------------------------------------------------------------------------------
  */
@@ -133,6 +134,33 @@ static void exit_status(FILE *out)
     fputs("*143*\n\tstopped by SIGTERM, what is finished is kept.\n\n", out);
 }
 
+/* ---- lists of some verbs -------------------------------------------------------------------
+ */
+
+static void trainers(FILE *out)
+{
+    char text[1200];
+    fputs("# TRAINERS\n\n", out);
+    for (const kvt_trainer *const *t = kvt_trainers(); *t; t++) {
+        snprintf(text, sizeof text, "%s (%s). Makes: %s. Reads: %s%s.", (*t)->title,
+                 (*t)->paper, (*t)->file, (*t)->reads,
+                 (*t)->needs_model ? ", and the model" : "");
+        item(out, (*t)->name, "", text);
+    }
+}
+
+static void probe_kinds(FILE *out)
+{
+    char name[64];
+    fputs("# KINDS OF PROBE\n\n", out);
+    for (int i = 0; i < KVT_PROBE_KINDS; i++) {
+        kvt_probe_kind kind = (kvt_probe_kind)i;
+        snprintf(name, sizeof name, "%s:%s", kvt_probe_kind_name(kind),
+                 kvt_probe_kind_args(kind));
+        item(out, name, "", kvt_probe_kind_help(kind));
+    }
+}
+
 static void verb_page(FILE *out, const cli_command *v)
 {
     char page[64];
@@ -148,6 +176,10 @@ static void verb_page(FILE *out, const cli_command *v)
     fputs("\n\n", out);
     options(out, "OPTIONS", v->options);
     options(out, "OPTIONS OF ALL VERBS", cli_common_options());
+    if (strcmp(v->name, "train") == 0)
+        trainers(out);
+    if (strcmp(v->name, "capture") == 0)
+        probe_kinds(out);
     exit_status(out);
     if (v->examples[0])
         fputs("# EXAMPLES\n\n", out);
@@ -242,6 +274,9 @@ static void policies_page(FILE *out)
         "A policy is written RANKING[/ALLOCATOR][:NAME=VALUE,...], for example snapkv, "
         "snapkv:compat=kvpress or snapkv/ada:floor=0.2. In a list, a piece with '=' and no ':' "
         "before it belongs to the policy in front of it.");
+    fputs("\n\n", out);
+    bold(out, "kvt policy show NAME");
+    put(out, " summarises the paper and explains each choice.");
     fputs("\n\n# PARAMETERS OF THE ENGINE\n\n", out);
     params(out, kvt_use_table());
     fputs("# POLICIES\n\n", out);

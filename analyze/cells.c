@@ -2,12 +2,49 @@
 #include "analyze/report_priv.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kvt/arena.h"
 
 /* ---- cells: one row a trace, policy and budget ---------------------------------------------
  */
+
+typedef struct cells_row {
+    kvt_cell cell;
+    char policy_label[KVT_LABEL_MAX];
+} cells_row;
+
+static void cells_schema(kvt_schema *out)
+{
+    static const kvt_column columns[] = {
+        KVT_COLUMN(cells_row, policy_label, "",
+                   "policy with the parameters that tell its uses apart"),
+        {0},
+    };
+    kvt_cell_schema(out);
+    report_schema_add(out, columns);
+}
+
+/* A sink that names a cell's policy on the way. */
+typedef struct named {
+    const report_sink *sink;
+    kvt_labels *labels;
+    cells_row row;
+} named;
+
+static kvt_code put_named(void *user, const void *rows, int64_t n, kvt_err *err)
+{
+    named *to = user;
+    kvt_code code = KVT_OK;
+    for (int64_t i = 0; i < n && code == KVT_OK; i++) {
+        to->row.cell = ((const kvt_cell *)rows)[i];
+        snprintf(to->row.policy_label, sizeof to->row.policy_label, "%s",
+                 kvt_label(to->labels, to->row.cell.policy, to->row.cell.policy_params));
+        code = to->sink->rows(to->sink->user, &to->row, 1, err);
+    }
+    return code;
+}
 
 static kvt_code put_cell(const report_sink *sink, const kvt_result *r, int cell, kvt_err *err)
 {
@@ -18,14 +55,24 @@ static kvt_code make_cells(const kvt_results *results, const char *run_id,
                            const report_sink *sink, const kvt_ctx *ctx, kvt_err *err)
 {
     (void)ctx;
-    return report_each(results, run_id, true, put_cell, sink, err);
+    named *to = kvt_alloc(1, sizeof *to);
+    if (to == NULL)
+        return kvt_fail_memory(err, sizeof *to);
+    *to = (named){.sink = sink};
+    report_sink over = {.rows = put_named, .user = to};
+    kvt_code code = kvt_labels_new(&to->labels, results, err);
+    if (code == KVT_OK)
+        code = report_each(results, run_id, true, put_cell, &over, err);
+    kvt_labels_free(to->labels);
+    kvt_free(to);
+    return code;
 }
 
 const report_kind report_cells = {
     .name = "cells",
     .title = "one row a trace, policy and budget; skipped and failed ones with their reason",
-    .row_size = sizeof(kvt_cell),
-    .schema = kvt_cell_schema,
+    .row_size = sizeof(cells_row),
+    .schema = cells_schema,
     .make = make_cells,
 };
 

@@ -24,6 +24,8 @@ static void curve_schema(kvt_schema *out)
     static const kvt_column columns[] = {
         KVT_COLUMN(kvt_curve_row, policy, "", "policy, with its allocator where one was named"),
         KVT_COLUMN(kvt_curve_row, policy_params, "", "every parameter, defaults written out"),
+        KVT_COLUMN(kvt_curve_row, policy_label, "",
+                   "policy with the parameters that tell its uses apart"),
         KVT_COLUMN(kvt_curve_row, exactness, "",
                    "what the number is worth; the worst over traces"),
         KVT_COLUMN(kvt_curve_row, act, "", "when it decides: prefill or decode"),
@@ -94,6 +96,7 @@ typedef struct maker {
     const kvt_schema *schema;
     double *x; /* one value a trace */
     const char **trace;
+    kvt_labels *labels;
     uint64_t seed;
 } maker;
 
@@ -157,6 +160,8 @@ static kvt_code make_row(const maker *m, const group *g, kvt_curve_row *row, kvt
     memset(row, 0, sizeof *row);
     snprintf(row->policy, sizeof row->policy, "%s", first->policy);
     snprintf(row->policy_params, sizeof row->policy_params, "%s", first->policy_params);
+    snprintf(row->policy_label, sizeof row->policy_label, "%s",
+             kvt_label(m->labels, first->policy, first->policy_params));
     snprintf(row->act, sizeof row->act, "%s", first->act);
     snprintf(row->growth, sizeof row->growth, "%s", first->growth);
     snprintf(row->budget_asked, sizeof row->budget_asked, "%s", first->budget_asked);
@@ -220,11 +225,13 @@ static kvt_code make_curve(const kvt_results *results, const char *run_id,
     for (int64_t i = 0; i < g.n; i++)
         n_cell += g.group[i].n;
     maker m = {&schema, kvt_alloc(n_cell, sizeof(double)), kvt_alloc(n_cell, sizeof(char *)),
-               ctx->seed};
+               NULL, ctx->seed};
     kvt_curve_row *row = kvt_alloc(g.n, sizeof *row);
     kvt_code code = KVT_OK;
     if (m.x == NULL || m.trace == NULL || row == NULL)
         code = kvt_fail_memory(err, (size_t)g.n * sizeof *row);
+    if (code == KVT_OK)
+        code = kvt_labels_new(&m.labels, results, err);
     for (int64_t i = 0; i < g.n && code == KVT_OK; i++)
         code = make_row(&m, &g.group[i], &row[i], err);
     for (int64_t i = 0; i < g.n && code == KVT_OK;) {
@@ -235,6 +242,7 @@ static kvt_code make_curve(const kvt_results *results, const char *run_id,
     }
     if (code == KVT_OK)
         code = sink->rows(sink->user, row, g.n, err);
+    kvt_labels_free(m.labels);
     kvt_free(m.x);
     kvt_free((void *)m.trace);
     kvt_free(row);

@@ -57,11 +57,11 @@ static kvt_code add_row(cli_table *t, const kvt_curve_row *row, bool fair, kvt_e
 {
     char asked[CELL], kept[CELL], end[CELL], lost[CELL], regret[CELL], alloc[CELL],
         recall[CELL], kl[CELL], output[CELL];
-    char name[128];
+    char name[KVT_LABEL_MAX + 24];
     if (row->seeds_count > 1)
-        snprintf(name, sizeof name, "%s x%lld", row->policy, (long long)row->seeds_count);
+        snprintf(name, sizeof name, "%s x%lld", row->policy_label, (long long)row->seeds_count);
     else
-        snprintf(name, sizeof name, "%s", row->policy);
+        snprintf(name, sizeof name, "%s", row->policy_label);
     const char *cell[N_COLUMN + 1] = {
         name,
         row->exactness,
@@ -100,7 +100,7 @@ static bool has_line(const kvt_results *results, int64_t n, const kvt_result *r)
 }
 
 /* What a policy's threshold or model kept where a budget was asked for, once a policy. */
-static void print_notes(const kvt_results *results)
+static void print_notes(const kvt_results *results, const kvt_labels *labels)
 {
     for (int64_t i = 0; i < results->n; i++) {
         const kvt_result *r = results->result[i];
@@ -109,7 +109,9 @@ static void print_notes(const kvt_results *results)
              strncmp(r->plan_note, "threshold", 9) != 0 &&
              strncmp(r->plan_note, "keeps what", 10) != 0))
             continue;
-        printf("note  %s on %s: %s\n", r->cell[0].policy, r->trace_id, r->plan_note);
+        printf("note  %s on %s: %s\n",
+               kvt_label(labels, r->cell[0].policy, r->cell[0].policy_params), r->trace_id,
+               r->plan_note);
     }
 }
 
@@ -133,8 +135,9 @@ static bool same_words(const char *a, const char *b)
 
 static bool same_reason(const kvt_cell *a, const kvt_cell *b)
 {
-    return strcmp(a->policy, b->policy) == 0 && strcmp(a->status, b->status) == 0 &&
-           same_words(a->error, b->error);
+    return strcmp(a->policy, b->policy) == 0 &&
+           strcmp(a->policy_params, b->policy_params) == 0 &&
+           strcmp(a->status, b->status) == 0 && same_words(a->error, b->error);
 }
 
 /* A reason, and how many cells have it. */
@@ -156,7 +159,8 @@ static void add_skipped(skipped *line, int64_t *n_line, const kvt_cell *cell)
 }
 
 /* One line a policy and reason, with how many cells it concerns. */
-static kvt_code print_skipped(const kvt_results *results, kvt_err *err)
+static kvt_code print_skipped(const kvt_results *results, const kvt_labels *labels,
+                              kvt_err *err)
 {
     int64_t n = 0, n_line = 0;
     for (int64_t i = 0; i < results->n; i++)
@@ -169,7 +173,8 @@ static kvt_code print_skipped(const kvt_results *results, kvt_err *err)
             if (strcmp(results->result[i]->cell[c].status, "ok") != 0)
                 add_skipped(line, &n_line, &results->result[i]->cell[c]);
     for (int64_t l = 0; l < n_line; l++)
-        printf("%s  %s: %s (%lld %s%s)\n", line[l].cell->status, line[l].cell->policy,
+        printf("%s  %s: %s (%lld %s%s)\n", line[l].cell->status,
+               kvt_label(labels, line[l].cell->policy, line[l].cell->policy_params),
                line[l].cell->error, (long long)line[l].n, line[l].n == 1 ? "cell" : "cells",
                line[l].varied ? ", some with other numbers" : "");
     kvt_free(line);
@@ -239,12 +244,13 @@ static kvt_code print_pair(cli *c, const kvt_results *results, const kvt_curve_r
     if (d.kind == KVT_INTERVAL_PROMPTS && d.separable) {
         printf("%s (%s): %s lost %.4f less than %s (95%% interval %.4f to %.4f, %lld prompts, "
                "paired).\n",
-               a->budget_asked, a->growth, a->policy, -d.mean, b->policy, -d.hi, -d.lo,
-               (long long)d.n_trace);
+               a->budget_asked, a->growth, a->policy_label, -d.mean, b->policy_label, -d.hi,
+               -d.lo, (long long)d.n_trace);
         return KVT_OK;
     }
     printf("%s (%s): %s and %s cannot be told apart on %s", a->budget_asked, a->growth,
-           a->policy, b->policy, d.n_trace == 1 ? "this one prompt" : "these prompts");
+           a->policy_label, b->policy_label,
+           d.n_trace == 1 ? "this one prompt" : "these prompts");
     char mean[CELL];
     if (d.kind == KVT_INTERVAL_PROMPTS)
         printf(" (difference %s, p = %.2g)", number(mean, d.mean, 4), d.p_value);
@@ -297,6 +303,7 @@ kvt_code cli_replay_table(cli *c, const kvt_results *results, kvt_err *err)
                                       CLI_RIGHT, CLI_RIGHT, CLI_LEFT,  CLI_RIGHT,
                                       CLI_RIGHT, CLI_RIGHT, CLI_RIGHT, CLI_RIGHT};
     kvt_report *curve;
+    kvt_labels *labels = NULL;
     cli_progress_end(c);
     kvt_code code = kvt_report_make(&curve, "curve", results, NULL, &c->ctx, err);
     if (code != KVT_OK)
@@ -312,19 +319,22 @@ kvt_code cli_replay_table(cli *c, const kvt_results *results, kvt_err *err)
             code = add_row(t, &row[i], fair, err);
     if (code == KVT_OK)
         code = cli_table_print(t, stdout, err);
+    if (code == KVT_OK)
+        code = kvt_labels_new(&labels, results, err);
     if (code == KVT_OK) {
         print_legend(row, rows->n_row);
         if (fair)
             printf(
                 "BUDGET     asked = slots of a lane that take as many bytes as that budget of "
                 "a kv head's.\n");
-        print_notes(results);
-        code = print_skipped(results, err);
+        print_notes(results, labels);
+        code = print_skipped(results, labels, err);
     }
     if (code == KVT_OK)
         code = print_sentences(c, results, row, rows->n_row, err);
     if (t != NULL)
         cli_table_free(t);
+    kvt_labels_free(labels);
     kvt_report_free(curve);
     return code;
 }

@@ -26,24 +26,30 @@ static const char *bytes_at(const kvt_view *v, int64_t element)
 /* Copies [outer, token, inner] to [outer, slot, inner]. */
 static void gather(char *out, const kvt_view *v, int axis, const part *p)
 {
-    size_t size = kvt_dtype_size(v->dtype);
-    int64_t outer = 1, inner = 1;
+    int64_t size = (int64_t)kvt_dtype_size(v->dtype), outer = 1, inner = 1;
     for (int i = 0; i < axis; i++)
         outer *= v->dim[i];
     for (int i = axis + 1; i < v->rank; i++)
         inner *= v->dim[i];
     /* Only the last axis may lie behind the token's: [S D], [S E]. */
-    int64_t inner_stride = axis + 1 < v->rank ? v->stride[axis + 1] : 1;
+    int64_t inner_step = (axis + 1 < v->rank ? v->stride[axis + 1] : 1) * size;
+    int64_t step = v->stride[axis] * size;
     for (int64_t o = 0; o < outer; o++) {
         int64_t at = 0, rest = o;
         for (int i = axis - 1; i >= 0; i--) {
             at += rest % v->dim[i] * v->stride[i];
             rest /= v->dim[i];
         }
+        const char *from = bytes_at(v, at);
         for (int64_t s = 0; s < p->n_slot; s++) {
-            int64_t from = at + p->pos[s] * v->stride[axis];
+            const char *token = from + p->pos[s] * step;
+            if (inner_step == size) {
+                memcpy(out, token, (size_t)(inner * size));
+                out += inner * size;
+                continue;
+            }
             for (int64_t i = 0; i < inner; i++, out += size)
-                memcpy(out, bytes_at(v, from + i * inner_stride), size);
+                memcpy(out, token + i * inner_step, (size_t)size);
         }
     }
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "kvt/analyze.h"
 #include "kvt/arena.h"
 
 void tui_data_fini(tui_data *d)
@@ -68,7 +69,7 @@ static void add_budget(tui_data *d, const kvt_cell *c)
 }
 
 /* Three seeds of random, or two settings of one policy, need names of their own. */
-static void label(tui_data *d, int i)
+static void label(tui_data *d, int i, const kvt_labels *labels)
 {
     tui_policy *p = &d->policy[i];
     const char *name = p->of->cell[0].policy;
@@ -82,7 +83,8 @@ static void label(tui_data *d, int i)
         else
             settings = true;
     }
-    const char *base = settings && p->of->policy_text[0] ? p->of->policy_text : name;
+    const char *base =
+        settings && labels ? kvt_label(labels, name, p->of->cell[0].policy_params) : name;
     if (seeds && p->seed != KVT_EMPTY_INT)
         snprintf(p->label, sizeof p->label, "%.70s#%lld", base, (long long)p->seed);
     else if (seeds)
@@ -102,8 +104,12 @@ void tui_data_index(tui_data *d)
         for (int c = 0; c < r->n_cell; c++)
             add_budget(d, &r->cell[c]);
     }
+    kvt_labels *labels = NULL;
+    kvt_err err; /* without memory for names they are the plain ones */
+    kvt_code named = d->results ? kvt_labels_new(&labels, d->results, &err) : KVT_OK;
     for (int i = 0; i < d->n_policy; i++)
-        label(d, i);
+        label(d, i, named == KVT_OK ? labels : NULL);
+    kvt_labels_free(labels);
 }
 
 /* ---- looking up -------------------------------------------------------------------------- */

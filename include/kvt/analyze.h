@@ -18,9 +18,21 @@ typedef enum kvt_interval_kind {
 
 KVT_API const char *kvt_interval_name(kvt_interval_kind kind); /* "95% over prompts" */
 
+/* What the uses of policies in a result set are called: the name and the parameters that have
+ * to be typed for it, "snapkv:window=8,pool=1"; files by the end of their path; cut behind what
+ * is its own. No two are called the same. (analyze/labels.c) */
+enum { KVT_LABEL_MAX = 512 };
+typedef struct kvt_labels kvt_labels;
+KVT_API KVT_CHECKED kvt_code kvt_labels_new(kvt_labels **out, const kvt_results *results,
+                                            kvt_err *err);
+KVT_API void kvt_labels_free(kvt_labels *s); /* NULL is fine */
+/* By the fields of a cell or a row; the policy's name where the set has no such use. */
+KVT_API const char *kvt_label(const kvt_labels *s, const char *policy, const char *params);
+
 /* One line of the summary and a row of curve.csv: a policy at a budget, over traces. */
 typedef struct kvt_curve_row {
     char policy[96], policy_params[384], exactness[24], act[16], growth[16];
+    char policy_label[KVT_LABEL_MAX]; /* kvt_label() */
     char budget_asked[32];
     double budget_frac, budget_tokens_mean;
     int64_t traces_count, seeds_count; /* seeds: of random draws, averaged within a trace */

@@ -1,122 +1,13 @@
-/* choose.c - one decision: score the lanes of a scope, share the slots out, select, refuse.
+/* choose.c - one decision: have the lanes of a scope scored, share the slots out, select.
  *
  * The budget, the protection of pinned slots and the tie rule are the engine's; a policy only
- * has an opinion. A rule that is impossible at a budget refuses that budget and no other; so
- * does a score that is not finite, as a failure that names the policy. */
+ * has an opinion. */
 #include "replay/engine_priv.h"
 
-#include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/select.h"
 #include "kvt/pieces.h"
-
-static void refuse(kvt_engine *e, int budget, const int *layer, int n_layer, bool failed,
-                   const char *fmt, ...) KVT_PRINTF(6, 7);
-static void refuse(kvt_engine *e, int budget, const int *layer, int n_layer, bool failed,
-                   const char *fmt, ...)
-{
-    char text[KVT_REFUSAL_MAX];
-    int n = snprintf(text, sizeof text, "policy %s: ", e->use->name);
-    va_list args;
-    va_start(args, fmt);
-    if (n > 0 && (size_t)n < sizeof text)
-        vsnprintf(text + n, sizeof text - (size_t)n, fmt, args);
-    va_end(args);
-    for (int i = 0; i < n_layer; i++) {
-        engine_layer *l = &e->layer[layer[i]];
-        if (!l->refusal[budget][0]) {
-            memcpy(l->refusal[budget], text, sizeof text);
-            l->failed[budget] = failed;
-        }
-    }
-}
-
-static bool is_refused(const kvt_engine *e, int budget, const int *layer, int n_layer)
-{
-    for (int i = 0; i < n_layer; i++)
-        if (e->layer[layer[i]].refusal[budget][0])
-            return true;
-    return false;
-}
-
-/* What can be said before anything is scored. */
-void engine_check_fit(kvt_engine *e, int budget, const int *layer, int n_layer)
-{
-    char why[KVT_REFUSAL_MAX] = "";
-    int64_t B = e->budget[budget], n = e->n_prompt, all = e->decode ? e->n_token : n;
-    if (B < 1)
-        refuse(e, budget, layer, n_layer, false, "the budget rule gives no slot at all");
-    else if (e->policy->fits && !e->policy->fits(e->use->params, B, all, why, sizeof why))
-        refuse(e, budget, layer, n_layer, false, "%s", why);
-    /* C005: nothing lies before an observation window that is as long as the prompt; the
-     * queries of a whole layer are no such window. */
-    bool window = e->policy->window && !(e->traits.needs & KVT_NEED_LAYER);
-    bool recent = window && kvt_use_window(e->use, n) >= n && B < n && n > 1;
-    for (int i = 0; i < n_layer; i++)
-        e->layer[layer[i]].recent[budget] = recent;
-}
-
-/* ---- one lane ------------------------------------------------------------------------------
- */
-
-static void note_draw(kvt_engine *e, const engine_turn *t, const uint64_t *before)
-{
-    if (memcmp(before, t->view.rng, KVT_RNG_WORDS * sizeof *before) != 0)
-        e->layer[t->layer].drew = true;
-}
-
-/* Calls score() and counts what is pinned. False: a score is not finite (`at` says whose). */
-static bool score_lane(kvt_engine *e, engine_turn *t, int64_t *at)
-{
-    engine_layer *l = &e->layer[t->layer];
-    int64_t n = t->view.n_slot;
-    uint64_t before[KVT_RNG_WORDS];
-    memcpy(before, t->view.rng, sizeof before);
-    if (e->policy->score)
-        e->policy->score(e->use->params, t->score, t->pinned, &t->view);
-    kvt_arena_rewind(l->hook, 0);
-    note_draw(e, t, before);
-    t->n_pinned = 0;
-    for (int64_t s = 0; s < n; s++)
-        t->n_pinned += t->pinned[s];
-    for (int64_t s = 0; s < n; s++) {
-        if (!t->pinned[s] && !isfinite(t->score[s])) {
-            *at = s;
-            return false;
-        }
-    }
-    bool all = t->n_pinned == n && e->policy->window && l->step == 0;
-    if (all && kvt_use_window(e->use, e->n_prompt) >= e->n_prompt) {
-        /* C005: a window that pins the whole prompt says nothing of it; the latest are kept. */
-        for (int64_t s = 0; s < n; s++)
-            t->score[s] = (float)s, t->pinned[s] = false;
-        t->n_pinned = 0;
-    }
-    return true;
-}
-
-/* Scores a group; false where it is refused with that. */
-static bool score_group(kvt_engine *e, engine_turn *turn, int n, int budget, const int *layer,
-                        int n_layer)
-{
-    for (int i = 0; i < n; i++) {
-        int64_t at = 0;
-        if (score_lane(e, &turn[i], &at))
-            continue;
-        for (int b = 0; b < e->n_budget; b++)
-            if (budget < 0 || b == budget)
-                refuse(
-                    e, b, layer, n_layer, true,
-                    "score of token %lld is %g (layer %d, lane %d), expected a finite number",
-                    (long long)turn[i].view.pos[at], (double)turn[i].score[at],
-                    turn[i].view.model_layer, turn[i].lane);
-        return false;
-    }
-    return true;
-}
 
 /* ---- sharing out ---------------------------------------------------------------------------
  */
@@ -181,7 +72,7 @@ static bool share_out(kvt_engine *e, const table *t, int64_t *share, const engin
     for (int i = 0; i < n; i++) {
         if (share[i] >= 1 && share[i] <= turn[i].view.n_slot && share[i] >= turn[i].n_pinned)
             continue;
-        refuse(
+        engine_refuse(
             e, budget, layer, n_layer, share[i] < 1 || share[i] > turn[i].view.n_slot,
             "allocator %s gives %lld of %lld slots to layer %d, lane %d, whose rule keeps %lld",
             s ? s->name : "even", (long long)share[i], (long long)turn[i].view.n_slot,
@@ -226,9 +117,9 @@ static bool counts_hold(kvt_engine *e, const engine_turn *turn, const int64_t *s
     }
     if (kept <= may || e->traits.may_exceed)
         return true;
-    refuse(e, budget, layer, n_layer, true,
-           "selects %lld slots of %d lanes, expected at most %lld", (long long)kept, n,
-           (long long)may);
+    engine_refuse(e, budget, layer, n_layer, true,
+                  "selects %lld slots of %d lanes, expected at most %lld", (long long)kept, n,
+                  (long long)may);
     return false;
 }
 
@@ -268,9 +159,10 @@ static kvt_code keep_some(kvt_engine *e, engine_turn *turn, int n, int budget, c
     }
     for (int i = 0; i < n; i++) {
         if (turn[i].n_pinned > B && !e->traits.may_exceed) {
-            refuse(e, budget, layer, n_layer, false,
-                   "its rule keeps %lld tokens, which need a budget of %lld or more, got %lld",
-                   (long long)turn[i].n_pinned, (long long)turn[i].n_pinned, (long long)B);
+            engine_refuse(
+                e, budget, layer, n_layer, false,
+                "its rule keeps %lld tokens, which need a budget of %lld or more, got %lld",
+                (long long)turn[i].n_pinned, (long long)turn[i].n_pinned, (long long)B);
             return KVT_OK;
         }
     }
@@ -328,7 +220,7 @@ static void rewind_work(kvt_engine *e, const int *layer, int n_layer)
 static kvt_code cut(kvt_engine *e, engine_turn *turn, int n, int budget, const int *layer,
                     int n_layer, kvt_err *err)
 {
-    if (is_refused(e, budget, layer, n_layer))
+    if (engine_is_refused(e, budget, layer, n_layer))
         return KVT_OK;
     for (int i = 0; i < n; i++)
         memset(turn[i].keep, 0, (size_t)turn[i].view.n_slot * sizeof *turn[i].keep);
@@ -336,7 +228,7 @@ static kvt_code cut(kvt_engine *e, engine_turn *turn, int n, int budget, const i
         keep_all(e, budget, turn, n);
     else if (keep_some(e, turn, n, budget, layer, n_layer, err))
         return err->code;
-    if (is_refused(e, budget, layer, n_layer))
+    if (engine_is_refused(e, budget, layer, n_layer))
         return KVT_OK;
     count_prompt(e, budget, turn, n);
     for (int i = 0; i < n; i++)
@@ -351,12 +243,13 @@ kvt_code engine_rank(kvt_engine *e, const int *layer, int n_layer, kvt_err *err)
     engine_turn *turn = turn_new(e, layer, n_layer, e->layer[layer[0]].work);
     if (!turn)
         return kvt_fail_memory(err, n * (int64_t)sizeof *turn);
+    bool early = engine_scores_early(e);
     for (int i = 0; !code && i < n; i++)
-        code = turn_start(e, &turn[i], -1, err);
+        code = early ? turn_scored(e, &turn[i], -1, err) : turn_start(e, &turn[i], -1, err);
     if (!code && !turn_keep(e, turn, n))
         code = kvt_fail_memory(err, n * e->n_prompt);
-    if (!code && score_group(e, turn, n, -1, layer, n_layer)) {
-        for (int i = 0; i < n_layer; i++)
+    if (!code && (early || engine_score(e, turn, n, -1, layer, n_layer))) {
+        for (int i = 0; !early && i < n_layer; i++)
             e->layer[layer[i]].ranked[0] = e->policy->score != NULL;
         for (int b = 0; !code && b < e->n_budget; b++)
             code = cut(e, turn, n, b, layer, n_layer, err);
@@ -370,6 +263,7 @@ static kvt_code choose_group(kvt_engine *e, engine_turn *turn, int n, int budget
                              const int *layer, int n_layer, kvt_err *err)
 {
     bool prompt = e->layer[layer[0]].n_arrived == e->n_prompt, once = !e->layer[layer[0]].lane;
+    bool early = prompt && once && engine_scores_early(e);
     for (int i = 0; i < n; i++) {
         int64_t n_slot =
             once ? e->n_prompt : engine_lane_at(e, budget, turn[i].layer, turn[i].lane)->n_slot;
@@ -386,18 +280,20 @@ static kvt_code choose_group(kvt_engine *e, engine_turn *turn, int n, int budget
     }
     for (int i = 0; act && i < n; i++) {
         bool *keep = turn[i].keep;
-        if (once ? turn_start(e, &turn[i], budget, err) : turn_resume(e, &turn[i], budget, err))
+        if (early  ? turn_scored(e, &turn[i], budget, err)
+            : once ? turn_start(e, &turn[i], budget, err)
+                   : turn_resume(e, &turn[i], budget, err))
             return err->code;
         turn[i].keep = keep;
     }
-    if (act && (!score_group(e, turn, n, budget, layer, n_layer) ||
+    if (act && ((!early && !engine_score(e, turn, n, budget, layer, n_layer)) ||
                 keep_some(e, turn, n, budget, layer, n_layer, err)))
-        return is_refused(e, budget, layer, n_layer) ? KVT_OK : err->code;
-    if (is_refused(e, budget, layer, n_layer))
+        return engine_is_refused(e, budget, layer, n_layer) ? KVT_OK : err->code;
+    if (engine_is_refused(e, budget, layer, n_layer))
         return KVT_OK;
     if (prompt) {
         count_prompt(e, budget, turn, n);
-        for (int i = 0; act && e->policy->score && i < n_layer; i++)
+        for (int i = 0; act && !early && e->policy->score && i < n_layer; i++)
             e->layer[layer[i]].ranked[budget] = true;
     }
     for (int i = 0; (act || (prompt && once)) && i < n; i++)
@@ -412,7 +308,7 @@ kvt_code engine_choose(kvt_engine *e, int budget, const int *layer, int n_layer,
     engine_turn *turn = turn_new(e, layer, n_layer, e->layer[layer[0]].work);
     if (!turn)
         return kvt_fail_memory(err, n * (int64_t)sizeof *turn);
-    for (int from = 0, m; !code && from < n && !is_refused(e, budget, layer, n_layer);
+    for (int from = 0, m; !code && from < n && !engine_is_refused(e, budget, layer, n_layer);
          from += m) {
         m = group_size(turn, n, from, e->traits.scope);
         code = choose_group(e, turn + from, m, budget, layer, n_layer, err);
@@ -447,7 +343,7 @@ static kvt_code see_best(kvt_engine *e, engine_turn *t, int budget, int64_t B, k
     t->keep = kvt_arena_array(l->work, n, sizeof *t->keep);
     if (!t->score || !t->pinned || !t->keep || !make_table(&one, l->work, 1))
         return kvt_fail_memory(err, n * (int64_t)sizeof *t->score);
-    if (!score_group(e, t, 1, budget, &t->layer, 1))
+    if (!engine_score(e, t, 1, budget, &t->layer, 1))
         return KVT_OK;
     fill_table(&one, t, 1, &B);
     if (!select_group(e, &one, t, 1))

@@ -303,12 +303,25 @@ kvt_code kvt_engine_prompt(kvt_engine *e, int layer, const kvt_feed *feed, kvt_e
         if (e->policy->step && learn(e, layer, a, err))
             return err->code;
     }
-    return KVT_OK;
+    return engine_scores_early(e) ? engine_score_early(e, layer, err) : KVT_OK;
+}
+
+/* An arena keeps its largest block: with one for each layer that is memory for nothing. */
+static void renew(kvt_arena **a)
+{
+    kvt_arena *fresh = kvt_arena_new(arena_limit);
+    if (fresh) {
+        kvt_arena_free(*a);
+        *a = fresh;
+    }
 }
 
 void kvt_engine_forget(kvt_engine *e, int layer)
 {
-    e->layer[layer].feed = (kvt_feed){0};
+    engine_layer *l = &e->layer[layer];
+    l->feed = (kvt_feed){0};
+    renew(&l->work);
+    renew(&l->hook);
 }
 
 /* ---- tokens --------------------------------------------------------------------------------

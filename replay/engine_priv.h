@@ -5,7 +5,8 @@
  *   fill.c    a kvt_lane from what was fed: whole, or gathered over the slots that are left
  *   weights.c learned weights: whether they fit, what a lane sees of them
  *   turn.c    a lane in a decision: its marks before, what is dropped after
- *   choose.c  one decision: score, share out, select, refuse
+ *   score.c   scores of the lanes of a decision; refusals
+ *   choose.c  one decision: share out, select
  *
  * A layer is used by one thread at a time and owns its memory, so that threads can take layers.
  */
@@ -128,17 +129,32 @@ KVT_CHECKED kvt_code engine_fill_weights(const kvt_engine *e, kvt_lane *out, int
 engine_turn *turn_new(kvt_engine *e, const int *layer, int n_layer, kvt_arena *work);
 /* A lane at the end of the prompt, with marks of its own where a budget has them (-1: none). */
 KVT_CHECKED kvt_code turn_start(kvt_engine *e, engine_turn *t, int budget, kvt_err *err);
+/* A lane of the model that was scored with its layer's prompt. */
+KVT_CHECKED kvt_code turn_scored(kvt_engine *e, engine_turn *t, int budget, kvt_err *err);
 /* A lane in the middle of its life. */
 KVT_CHECKED kvt_code turn_resume(kvt_engine *e, engine_turn *t, int budget, kvt_err *err);
 bool turn_keep(kvt_engine *e, engine_turn *turn, int n); /* room for what is kept */
 /* Drops what was not kept: slots, marks; counts it. */
 void turn_evict(kvt_engine *e, int budget, const engine_turn *t);
 
+/* ---- score.c -------------------------------------------------------------------------------
+ */
+
+void engine_refuse(kvt_engine *e, int budget, const int *layer, int n_layer, bool failed,
+                   const char *fmt, ...) KVT_PRINTF(6, 7);
+bool engine_is_refused(const kvt_engine *e, int budget, const int *layer, int n_layer);
+/* Refuses a budget that the policy's rule cannot work with, before anything is scored. */
+void engine_check_fit(kvt_engine *e, int budget, const int *layer, int n_layer);
+/* Scores a group at a budget, -1: once for all; false where it is refused with that. */
+bool engine_score(kvt_engine *e, engine_turn *turn, int n, int budget, const int *layer,
+                  int n_layer);
+/* Whether lanes are scored when their layer's prompt comes; scores them. */
+bool engine_scores_early(const kvt_engine *e);
+KVT_CHECKED kvt_code engine_score_early(kvt_engine *e, int layer, kvt_err *err);
+
 /* ---- choose.c ------------------------------------------------------------------------------
  */
 
-/* Refuses a budget that the policy's rule cannot work with, before anything is scored. */
-void engine_check_fit(kvt_engine *e, int budget, const int *layer, int n_layer);
 /* Scores the lanes of some layers once and cuts at every budget. */
 KVT_CHECKED kvt_code engine_rank(kvt_engine *e, const int *layer, int n_layer, kvt_err *err);
 /* Decides at one budget for some layers that are seen together. */

@@ -79,6 +79,25 @@ kvt_code turn_start(kvt_engine *e, engine_turn *t, int budget, kvt_err *err)
     return KVT_OK;
 }
 
+/* A lane that was scored with its layer's prompt: its scores, and what score() left. */
+kvt_code turn_scored(kvt_engine *e, engine_turn *t, int budget, kvt_err *err)
+{
+    engine_layer *l = &e->layer[t->layer];
+    int64_t n = e->n_prompt;
+    if (engine_fill(e, &t->view, budget, t->layer, t->lane, e->identity, n, err))
+        return err->code;
+    t->view.mark = l->mark + t->lane * n * e->slot_width;
+    t->view.state = (char *)l->state + (size_t)t->lane * (e->state_size + 1);
+    t->view.rng = l->rng + t->lane * KVT_RNG_WORDS;
+    t->view.budget = budget < 0 ? 0 : e->budget[budget];
+    t->score = l->score + engine_score_at(e, budget, t->lane);
+    t->pinned = l->pinned + engine_score_at(e, budget, t->lane);
+    t->n_pinned = 0;
+    for (int64_t s = 0; s < n; s++)
+        t->n_pinned += t->pinned[s];
+    return KVT_OK;
+}
+
 /* A lane in the middle of its life. */
 kvt_code turn_resume(kvt_engine *e, engine_turn *t, int budget, kvt_err *err)
 {

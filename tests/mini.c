@@ -138,7 +138,8 @@ static void score_lane(const cell *c, int lane, float *score, bool *pinned, int6
     kvt_lane *v = &c->lane[lane];
     bool prompt = v->now < c->t->N;
     int64_t n_query = prompt ? window_of(c) : 1;
-    bool blind = prompt && scope_of(c) == KVT_BY_MODEL; /* what was fed is gone */
+    /* What was fed is gone, and was there when the prompt was scored at once. */
+    bool blind = prompt && scope_of(c) == KVT_BY_MODEL && c->out->decodes;
     if (!blind)
         give(c, lane, v->now + 1 - n_query, n_query);
     if (!prompt && c->traits.drop_first) /* the row has not attended yet */

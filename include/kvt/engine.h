@@ -34,7 +34,7 @@ typedef struct kvt_engine_spec {
     bool decode;   /* it acts in decode, too: stays inside its budget */
     int64_t every; /* decides every K response tokens; at least 1 */
     uint64_t seed;
-    const char *trace_digest; /* keys the random streams */
+    const char *trace_digest;  /* keys the random streams */
     const kvt_scorer *weights; /* of weights=, already checked by kvt_use_check_weights(); NULL:
                                 * none. Stays until free */
     const int *probe_of;       /* [n_budget] index into kvt_feed.probe; NULL: all 0 */
@@ -67,11 +67,11 @@ typedef struct kvt_feed {
     kvt_view col_sum, col_max; /* f32 [H N] */
     kvt_view blocks;           /* f32 [H J N] */
     kvt_view query_mean, query_cov, query_freq_abs;
-    kvt_view wo_l1, wo_l2;  /* f32 [H T'] */
-    kvt_view hidden;        /* f32 [T' E] */
-    kvt_view decision;      /* f32 [G T'] */
-    kvt_view decision_weight; /* f32 [G T'], of joins */
-    kvt_view decision_gamma;  /* f32 [G] */
+    kvt_view wo_l1, wo_l2;       /* f32 [H T'] */
+    kvt_view hidden;             /* f32 [T' E] */
+    kvt_view decision;           /* f32 [G T'] */
+    kvt_view decision_weight;    /* f32 [G T'], of joins */
+    kvt_view decision_gamma;     /* f32 [G] */
     const kvt_probe_feed *probe; /* of the prompt only */
     int n_probe;
     kvt_view scores;        /* f32 [A N] */
@@ -84,7 +84,8 @@ KVT_API void kvt_engine_free(kvt_engine *e); /* NULL is fine */
 KVT_API KVT_CHECKED kvt_code kvt_engine_prompt(kvt_engine *e, int layer, const kvt_feed *feed,
                                                kvt_err *err);
 /* What was fed for that layer is gone before it decided (over a whole model layers are read one
- * at a time): what step() learned stays, score() sees none of the views. */
+ * at a time). Lanes that compete over the model were scored in kvt_engine_prompt(), unless the
+ * policy decides while decoding: then score() sees none of the views. */
 KVT_API void kvt_engine_forget(kvt_engine *e, int layer);
 /* Appends a token and lets its row attend: until the next decision kvt_engine_held() is what
  * that row saw. With drop_first the row attends in the decision: what it saw is held after it.

@@ -31,9 +31,10 @@ enum { KVT_POLICY_ABI = 2 };
 /* When it may act. A prefill-only policy lets decoded tokens pile up. */
 typedef enum kvt_phase { KVT_PREFILL = 1 << 0, KVT_DECODE = 1 << 1 } kvt_phase;
 
-/* Which lanes select() sees together, and so may trade slots. By model, score() of the prompt
- * sees no views: layers are read one at a time, what step() has learned is in mark and state.
- */
+/* Which lanes select() and the allocator see together, and so may trade slots. By model, a lane
+ * is scored when its layer's prompt is there: score() sees its views as ever, select() and the
+ * allocator see scores, marks and states of all lanes, but none of the views, for layers are
+ * read one at a time. */
 typedef enum kvt_scope { KVT_BY_LANE, KVT_BY_LAYER, KVT_BY_MODEL } kvt_scope;
 
 /* What becomes of a slot that was not kept. */

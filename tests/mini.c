@@ -128,20 +128,12 @@ static void give_scores(const cell *c, int lane)
     v->scores_pinned = kvt_view_of(pinned, KVT_U8, KVT_SHAPE("S", c->t->N));
 }
 
-static kvt_scope scope_of(const cell *c)
-{
-    return c->traits.scope > c->share->scope ? c->traits.scope : c->share->scope;
-}
-
 static void score_lane(const cell *c, int lane, float *score, bool *pinned, int64_t budget)
 {
     kvt_lane *v = &c->lane[lane];
     bool prompt = v->now < c->t->N;
     int64_t n_query = prompt ? window_of(c) : 1;
-    /* What was fed is gone, and was there when the prompt was scored at once. */
-    bool blind = prompt && scope_of(c) == KVT_BY_MODEL && c->out->decodes;
-    if (!blind)
-        give(c, lane, v->now + 1 - n_query, n_query);
+    give(c, lane, v->now + 1 - n_query, n_query);
     if (!prompt && c->traits.drop_first) /* the row has not attended yet */
         v->attn = (kvt_view){0};
     v->budget = c->traits.one_ranking && !c->out->decodes && !c->spec->show_budget ? 0 : budget;

@@ -13,7 +13,7 @@
 #include "../mini.h"
 #include "../toy_more.h"
 
-enum { CASE_MAX = 256, N_BUDGET = 4 };
+enum { CASE_MAX = 512, N_BUDGET = 4 };
 static const int64_t budgets[N_BUDGET] = {7, 17, 33, 49};
 static const double thresholds[N_BUDGET] = {1, 0.25, -0.5, -2}; /* under by_threshold */
 
@@ -217,7 +217,8 @@ static void run_engine(const variant *v, const kvt_use *use, const mini_result *
         add_scores(&feed, l, use->traits.by_query_head ? trace->n_head : trace->n_group);
         if (kvt_engine_prompt(e, l, &feed, &err))
             fail_msg("%s", err.text);
-        if (use->traits.scope == KVT_BY_MODEL) /* as where layers are read one at a time */
+        /* as where layers are read one at a time */
+        if (use->traits.scope == KVT_BY_MODEL && !decode)
             kvt_engine_forget(e, l);
     }
     if (kvt_engine_decide(e, -1, &err))
@@ -240,6 +241,59 @@ static void run_engine(const variant *v, const kvt_use *use, const mini_result *
     }
     kvt_engine_free(e);
 }
+
+/* ---- an allocator over the model -----------------------------------------------------------
+ */
+
+/* The (k + 1)-th largest of n scores; of equal ones each counts. */
+static float best_score(const float *score, int64_t n, int64_t k)
+{
+    for (int64_t s = 0; s < n; s++) {
+        int64_t above = 0, same = 0;
+        for (int64_t i = 0; i < n; i++)
+            above += score[i] > score[s], same += score[i] == score[s];
+        if (above <= k && k < above + same)
+            return score[s];
+    }
+    return 0;
+}
+
+/* Each lane its pinned slots, at least one; then slot by slot to the lane whose next score is
+ * the best of all layers: every share depends on the scores of every lane. */
+static void split_by_best(const void *params, int64_t *budget, const kvt_lane *lane, int n_lane,
+                          const float *const *score, const int64_t *n_pinned, int64_t total)
+{
+    int64_t left = total;
+    (void)params;
+    for (int i = 0; i < n_lane; i++) {
+        budget[i] = kvt_min(kvt_max(n_pinned[i], 1), kvt_min(total / n_lane, lane[i].n_slot));
+        left -= budget[i];
+    }
+    for (; left > 0; left--) {
+        int at = -1;
+        float best = 0;
+        for (int i = 0; i < n_lane; i++) {
+            if (budget[i] >= lane[i].n_slot)
+                continue;
+            float next = score[i] ? best_score(score[i], lane[i].n_slot, budget[i]) : 0;
+            if (at < 0 || next > best)
+                at = i, best = next;
+        }
+        if (at < 0)
+            return;
+        budget[at]++;
+    }
+}
+
+static const kvt_share by_best = {
+    .abi = KVT_POLICY_ABI,
+    .name = "by-best",
+    .title = "to the lane whose next score is best",
+    .paper = "",
+    .differs = "",
+    .scope = KVT_BY_MODEL,
+    .split = split_by_best,
+};
 
 static void engine_is_the_plain_driver(void **state)
 {
@@ -265,6 +319,10 @@ static void engine_is_the_plain_driver(void **state)
     }
     if (kvt_use_parse(&use, registry, v->text, &err))
         fail_msg("%s", err.text);
+    if (v->share == &by_best) {
+        use->share = &by_best;
+        use->traits.scope = KVT_BY_MODEL;
+    }
     run_engine(v, use, plain);
     kvt_use_free(use);
     kvt_arena_rewind(memory, mark);
@@ -274,7 +332,8 @@ static void add_shared(const kvt_policy *p, const kvt_share *share, bool prefill
 {
     variant *v = &cases[n_case++];
     *v = (variant){.p = p, .share = share, .prefill_only = prefill_only};
-    snprintf(v->text, sizeof v->text, "%s/%s", p->name, share->name);
+    snprintf(v->text, sizeof v->text, "%s%s%s", p->name, share == &by_best ? "" : "/",
+             share == &by_best ? "" : share->name);
     snprintf(v->name, sizeof v->name, "%s/%s%s", p->name, share->name,
              prefill_only ? " on the prompt" : "");
 }
@@ -317,6 +376,9 @@ int main(void)
             bool shares = p->traits.effect != KVT_SKIP && !p->traits.by_threshold;
             for (int k = 0; shares && kvt_shares()[k]; k++)
                 add_shared(p, kvt_shares()[k], act);
+            /* Whatever ranks the prompt; while decoding it is shared out once only. */
+            if (shares && (act || !(p->traits.phases & KVT_DECODE)))
+                add_shared(p, &by_best, act);
             for (const kvt_param *q = p->params; q && q->name; q++)
                 for (int k = 0; q->type == KVT_CHOICE && k <= (int)q->max; k++)
                     add_case(p, q->name, q->choices[k].name, act);

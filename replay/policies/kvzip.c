@@ -247,11 +247,11 @@ const kvt_policy kvt_policy_kvzip = {
         "The prompt is cut into chunks (2,000 tokens in the official code, 2,048 in "
         "kvpress). For each an instruction and the chunk's own tokens run again behind the "
         "full cache. Score of a token of chunk c: the largest attention from any query head "
-        "of the group and any repeated row, in a softmax of its own over [sinks | chunk c | "
-        "the repeated rows so far]. It decides once, at the end of the prompt: the best B of "
-        "each lane, or (scope=model) the best of all layers and heads together, so that "
-        "lanes differ in length. The template's prefix always stays. Nothing is trained; it "
-        "costs two to three prefills.\n\n"
+        "of the group and any of these rows, in a softmax of its own over [sinks | chunk c | "
+        "these rows so far]. It decides once, at the end of the prompt: the best B of each "
+        "lane, or (scope=model) the best of all layers and heads together, so that lanes "
+        "differ in length. The template's prefix always stays. Nothing is trained; it costs "
+        "two to three prefills.\n\n"
         "plus=true is KVzip+ of NVIDIA/kvpress: each attention times ||W_O v|| of the token, "
         "over the norm of the row's residual.",
     .differs =

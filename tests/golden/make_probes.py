@@ -108,10 +108,10 @@ def kvzip_scores(t, l, g, sinks, plus):
             h = g * t.R + r
             z = t.z(l, h, t.x(PROBE_QUERY, l, h, rows), keys)
             z[np.arange(len(keys))[None, :] > len(front) + np.arange(n)[:, None]] = -np.inf
-            a = softmax(z)[LEAD:, at:at + end - begin]
+            a = softmax(z)[:, at:at + end - begin]
             if plus:
                 a = a * t.norm(WO_NORM, l, h, t.N)[begin:end]
-                a = a / t.norm(H_NORM, l, 0, own + n)[own + LEAD:own + n, None]
+                a = a / t.norm(H_NORM, l, 0, own + n)[own:own + n, None]
             score[begin:end] = np.maximum(score[begin:end], a.max(0))
         own += n
     return score

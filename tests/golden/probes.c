@@ -99,8 +99,8 @@ static int64_t segments(kvt_arena *a, const probes *p, kvt_probe *probe)
     for (int c = 0; c < n; c++) {
         begin[c] = c * PROBES_CHUNK;
         end[c] = (int32_t)kvt_min(begin[c] + PROBES_CHUNK, p->N);
-        from[c] = at + PROBES_LEAD;
-        while (at < from[c] + end[c] - begin[c])
+        from[c] = at; /* the instruction's rows count, too */
+        while (at < from[c] + PROBES_LEAD + end[c] - begin[c])
             segment[at++] = c;
     }
     probe->n_segment = n, probe->segment = segment;

@@ -7,8 +7,8 @@
  * gives keys and queries of prompt and probe, D = 8, one draw a channel; h is the kv head for
  * keys, the query head for queries. Norms are 2.125 + x. Rows of attention are the softmax in
  * double over the prompt and the probe's own keys up to itself, rounded to half. Segments, for
- * `repeat`: 3 rows of instruction and the chunk's own 16 tokens again; all chunks together are
- * the prompt. The first 5 tokens are the template's. */
+ * `repeat`: 3 rows of instruction and the chunk's own 16 tokens again, all of which count; all
+ * chunks together are the prompt. The first 5 tokens are the template's. */
 #ifndef TESTS_GOLDEN_PROBES_H
 #define TESTS_GOLDEN_PROBES_H
 

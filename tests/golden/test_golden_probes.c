@@ -1,6 +1,6 @@
 /* test_golden_probes.c - what policies with a probe keep, token by token, against numpy
- * versions written from the papers and the published code (make_probes.py). Every cell of the
- * CSV files is a test of its own. */
+ * versions written from the papers and the published code (make_probes.py), and KVzip against
+ * kvpress itself (make_kvpress_kvzip.py). Every cell of the CSV files is a test of its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,12 +39,13 @@ static char *take(char **at, char stop)
     return start + quoted;
 }
 
-static void read_cells(const kvt_policy *p)
+/* From NAME.csv, or from the file that is named. */
+static void read_cells(const kvt_policy *p, const char *name)
 {
     char path[512], file[64];
     kvt_err err;
     buf text;
-    snprintf(file, sizeof file, "%s", p->name);
+    snprintf(file, sizeof file, "%s", name ? name : p->name);
     for (char *c = file; *c; c++)
         *c = *c == '-' ? '_' : *c;
     snprintf(path, sizeof path, "%s/tests/golden/%s.csv", KVT_SOURCE_DIR, file);
@@ -66,8 +67,8 @@ static void read_cells(const kvt_policy *p)
         if (!same) {
             c = &cells[n_cell++];
             c->policy = p, c->line = field;
-            snprintf(c->name, sizeof c->name, "%s:%s b=%s %s", p->name, field[1], field[2],
-                     field[0]);
+            snprintf(c->name, sizeof c->name, "%s:%s b=%s %s%s", p->name, field[1], field[2],
+                     field[0], name ? " kvpress" : "");
         }
         c->n_line++;
     }
@@ -164,7 +165,8 @@ int main(void)
     memory = kvt_arena_new((size_t)1 << 30);
     for (int i = 0; kvt_policies()[i]; i++)
         if (kvt_policies()[i]->traits.needs & KVT_NEED_PROBE)
-            read_cells(kvt_policies()[i]);
+            read_cells(kvt_policies()[i], NULL);
+    read_cells(kvt_policy_find("kvzip"), "kvpress_kvzip");
     static struct CMUnitTest tests[CELL_MAX];
     for (int i = 0; i < n_cell; i++)
         tests[i] = (struct CMUnitTest){.name = cells[i].name,

@@ -16,8 +16,8 @@
  * attribute shift 1 where it is stored at the token that it comes with): score -a_{t+1}, kept
  * above 0 unless threshold=X says otherwise. On a frozen model there is no such bit:
  * from=weights (the default) is a surrogate with kvpop-mlp's score, the same delay and a
- * threshold that meets the budget in the mean; a file of kind kvpop-mlp is read, its sinks,
- * window and decay are not.
+ * threshold that meets the budget in the mean; a file of kind kvpop-mlp is read, its window
+ * and decay are not. Its sinks always stay: the scorer has learned to score none of them.
  *
  * Not specified: what to do on a frozen model. W is 256 in the paper and 512 in the published
  * checkpoint (NVIDIA/Model-Optimizer a2fbac7); training sees a marked token one step longer.
@@ -50,11 +50,14 @@ static const kvt_param params[] = {
     {0},
 };
 
+enum { SINKS = 4 };
+
 static const kvt_weight weights[] = {
     {"in/weight", "LGKW", "hidden layer, of [k; v]"},
     {"in/bias", "LGK", "its bias"},
     {"out/weight", "LGK", "read-out"},
     {"out/bias", "LG", "its bias"},
+    [SINKS] = {"sinks", "", "first tokens that the scorer does not score: always kept"},
     {0},
 };
 
@@ -90,9 +93,10 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     const dms *p = params_;
     const float *logit = lane->decision.data; /* of the bit about each token: a_{t+1} */
     kvt_lane own = *lane;
+    int64_t sinks = p->from == FROM_WEIGHTS ? (int64_t)kvt_weight_number(lane, SINKS) : 0;
     step(p, &own); /* the decision lies in front of the row */
     for (int64_t s = 0; s < lane->n_slot; s++) {
-        pinned[s] = lane->now - lane->pos[s] < p->window;
+        pinned[s] = lane->pos[s] < sinks || lane->now - lane->pos[s] < p->window;
         out[s] = p->from == FROM_DECISIONS ? keep_score(logit[s]) : lane->mark[s];
     }
 }
@@ -129,7 +133,8 @@ const kvt_policy kvt_policy_dms = {
     .differs =
         "on a frozen model, which the paper says nothing about: kvpop-mlp's score, a "
         "threshold that meets the budget in the mean over the other traces of the set, and "
-        "the same delay stand in for the bit (surrogate). Lengths are exact instead of pages "
+        "the same delay stand in for the bit (surrogate); the sinks of the scorer's file, "
+        "which it has not learned to score, always stay. Lengths are exact instead of pages "
         "of 256",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_KEYS | KVT_NEED_VALUES | KVT_NEED_WEIGHTS | KVT_NEED_DECISION,

@@ -163,8 +163,8 @@ def kvpop(t, budget, score, log_gamma, S=2, w=5, step=1, decode=True):
 
 # ---- thresholds ---------------------------------------------------------------------------------
 
-def thresholded(t, threshold, score, window):
-    """score(l, g)[p] of each token. Kept: the last `window` and what is above."""
+def thresholded(t, threshold, score, window, sinks=0):
+    """score(l, g)[p] of each token. Kept: the first `sinks`, the last `window` and what is above."""
     for l in range(t.L):
         for g in range(t.G):
             s, held = score(l, g), []
@@ -172,8 +172,8 @@ def thresholded(t, threshold, score, window):
                 held.append(q)
                 if q < t.N - 1:
                     continue
-                old = {p: s[p] for p in held if q - p >= window}
-                held = sorted([p for p in held if q - p < window] + above(old, threshold))
+                old = {p: s[p] for p in held if q - p >= window and p >= sinks}
+                held = sorted([p for p in held if p not in old] + above(old, threshold))
                 yield q + 1 - t.N, l, g, list(held)
 
 
@@ -308,7 +308,7 @@ def cells():
     yield ("kvpop", a, "from=decisions,sinks=1,window=3,decay_step=2", 9, "decode",
            kvpop(a, 9, lambda t, l, g: t.decision[l][g], lambda l, g: math.log(a.gamma[l][g]), 1, 3, 2))
     for th in (0.2, -0.4):
-        yield "dms", a, "window=6", th, "decode", thresholded(a, th, lambda l, g: mlp_scores(a, l, g), 6)
+        yield "dms", a, "window=6", th, "decode", thresholded(a, th, lambda l, g: mlp_scores(a, l, g), 6, 2)
     yield "dms", a, "from=decisions,window=6", 0, "decode", thresholded(a, 0, lambda l, g: marks(a.decision[l][g]), 6)
     yield "kvzap", a, "window=7", 0.1, "decode", thresholded(a, 0.1, lambda l, g: kvzap(a, l, g), 7)
     yield "wg-kv", a, "window=7", 0.6, "decode", thresholded(a, 0.6, lambda l, g: 1 / (1 + np.exp(-a.decision[l][g])), 7)

@@ -67,6 +67,7 @@ typedef struct cli_command {
     const char *examples[8]; /* "kvt replay a.h5 -p snapkv -b 10%", NULL-ended */
     int min_args, max_args;  /* operands; max -1: any number */
     const char *complete;    /* what completes an operand */
+    const char *first;       /* what completes the first one, where that is another kind */
     bool no_json;            /* it has nothing to print as JSON: --json is refused */
     kvt_code (*run)(cli *c, const void *options, int n_arg, char **arg, kvt_err *err);
 } cli_command;

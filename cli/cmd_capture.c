@@ -69,7 +69,7 @@ static const cli_option table[] = {
      .help = "store attention rows where they take at most this"},
     {.name = "block-limit", .type = CLI_SIZE, CLI_OPT(options, block_limit), .arg = "SIZE", .def = "512MiB",
      .help = "make blocks of queries so long that their sums take at most this"},
-    {.name = "probe", .type = CLI_LIST, CLI_OPT(options, probe), .arg = "NAME=kind:args@budget",
+    {.name = "probe", .type = CLI_LIST, CLI_OPT(options, probe), .arg = "NAME=kind:args@budget", .complete = "probe",
      .help = "run a probe on the prompt, extra tokens whose queries are stored with the trace"},
     {.name = "trace", .type = CLI_LIST, CLI_OPT(options, trace), .arg = "FILE", .complete = "trace",
      .help = "add the probes to this trace, or to those below this folder, in place of capturing"},

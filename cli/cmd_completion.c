@@ -6,6 +6,8 @@
 #include "cli/help.h"
 #include "kvt/policy.h"
 #include "kvt/replay.h"
+#include "kvt/trace.h"
+#include "kvt/train.h"
 
 static bool wants_value(const cli_option *o)
 {
@@ -111,6 +113,10 @@ static void print_bash(void)
         bash_words(all[i]->options);
         bash_words(cli_common_options());
         fputs("'; return; fi\n      ", stdout);
+        if (all[i]->first)
+            printf("if [ \"$COMP_CWORD\" -eq 2 ]; then _kvt_words \"$(kvt __complete %s "
+                   "2>/dev/null)\"; return; fi\n      ",
+                   all[i]->first);
         const char *kind = all[i]->complete;
         if (kind && is_asked(kind))
             printf("_kvt_words \"$(kvt __complete %s 2>/dev/null)\" ;;\n", kind);
@@ -197,6 +203,11 @@ static void print_zsh(void)
         printf("    %s)\n      _arguments -s \\\n", all[i]->name);
         zsh_options(all[i]->options);
         zsh_options(cli_common_options());
+        if (all[i]->first) {
+            fputs("        '1:operand:", stdout);
+            zsh_action(all[i]->first);
+            fputs("' \\\n", stdout);
+        }
         fputs("        '*:operand:", stdout);
         zsh_action(all[i]->complete ? all[i]->complete : "file");
         fputs("' ;;\n", stdout);
@@ -247,6 +258,9 @@ static void print_fish(void)
         snprintf(condition, sizeof condition, "__fish_seen_subcommand_from %s", all[i]->name);
         fish_options(condition, all[i]->options);
         const char *kind = all[i]->complete;
+        if (all[i]->first) /* beside files, which fish offers by itself */
+            printf("complete -c kvt -n '%s' -a '(kvt __complete %s 2>/dev/null)'\n", condition,
+                   all[i]->first);
         if (kind && is_asked(kind))
             printf("complete -c kvt -n '%s' -f -a '(kvt __complete %s 2>/dev/null)'\n",
                    condition, kind);
@@ -262,6 +276,21 @@ static void print_policies(void)
     for (int i = 0; kvt_policies()[i]; i++)
         puts(kvt_policies()[i]->name);
     puts("all");
+}
+
+static void print_trainers(void)
+{
+    for (const kvt_trainer *const *t = kvt_trainers(); *t; t++)
+        puts((*t)->name);
+    puts("list\nshow");
+}
+
+/* The kind as the name of its probe: a beginning that is right as it stands. */
+static void print_probes(void)
+{
+    for (int i = 0; i < KVT_PROBE_KINDS; i++)
+        printf("%s=%s:\n", kvt_probe_kind_name((kvt_probe_kind)i),
+               kvt_probe_kind_name((kvt_probe_kind)i));
 }
 
 static void print_pages(void)
@@ -284,6 +313,10 @@ kvt_code cli_complete(cli *c, int n_arg, char **arg, kvt_err *err)
             puts(cli_commands()[i]->name);
     else if (!strcmp(kind, "policy"))
         print_policies();
+    else if (!strcmp(kind, "trainer"))
+        print_trainers();
+    else if (!strcmp(kind, "probe"))
+        print_probes();
     else if (!strcmp(kind, "man"))
         print_pages();
     else if (!strcmp(kind, "shell"))

@@ -360,5 +360,6 @@ const cli_command cli_command_train = {
     .min_args = 1,
     .max_args = -1,
     .complete = "trace",
+    .first = "trainer",
     .run = run,
 };

@@ -22,7 +22,7 @@ for page in $("$kvt" __complete man); do
 done
 run "$kvt" help --man no-such-page
 exits 2
-for part in datasets policies metrics columns; do
+for part in datasets attributes probes results policies metrics columns; do
     run "$kvt" help --doc $part
     exits 0
     [ -s "$scratch/out" ] || fail "the part $part of the documents is empty"
@@ -53,12 +53,16 @@ offers never kvt doctor --color n
 offers zsh kvt completion z
 offers help kvt help he
 offers snapkv kvt replay -p snap
+offers kvpop kvt train kvp
+offers show kvt train s
+offers lookaheadkv=lookaheadkv: kvt capture --probe look
 # Operands that are traces: .h5 files and folders, nothing else.
 mkdir "$scratch/place" "$scratch/place/set"
 touch "$scratch/place/a.h5" "$scratch/place/b.csv"
 cd "$scratch/place" || exit 1
 offers a.h5 kvt info ''
 offers set kvt replay ''
+offers a.h5 kvt train kvpop ''
 grep -qx b.csv "$scratch/out" && fail "bash offers b.csv as a trace"
 cd "$source_dir" || exit 1
 for shell in zsh fish; do

@@ -245,6 +245,8 @@ static kvt_code try_path(const run *u, const char *path, kvt_err *err)
 static kvt_code run_probes(run *u, kvt_writer *w, kvt_err *err)
 {
     const kvt_capture_spec *s = u->spec;
+    if (!s->probes)
+        return KVT_OK;
     run_prompt ran = {.f = u->f,
                       .r = u->r,
                       .g = &u->m->weights->geometry,
@@ -255,7 +257,7 @@ static kvt_code run_probes(run *u, kvt_writer *w, kvt_err *err)
                       .first = u->first};
     kvt_prompt p = run_prompt_of(&ran);
     double begin = clock_now();
-    kvt_code code = s->probes ? s->probes(s->probes_user, &p, w, u->ctx, err) : KVT_OK;
+    kvt_code code = s->probes(s->probes_user, &p, w, u->ctx, err);
     u->counts->probe_s = clock_now() - begin;
     return code;
 }

@@ -201,7 +201,8 @@ static void main_page(FILE *out)
     put(out,
         "kvt records traces of the key-value cache from real language models (capture), "
         "replays every "
-        "eviction policy on them offline (replay), compares the policies (report) and lets a "
+        "eviction policy on them offline (replay), trains what policies that look ahead read "
+        "(train), compares the policies (report) and lets a "
         "person "
         "browse single decisions (tui). Data goes to standard output, talk to standard error.");
     fputs("\n\n# VERBS\n\n", out);

@@ -118,13 +118,22 @@ static void print_notes(const kvt_results *results, const kvt_labels *labels)
 /* ---- what was skipped ----------------------------------------------------------------------
  */
 
+/* Behind a number or a list of them ("17,38"). */
+static const char *skip_numbers(const char *at)
+{
+    at += strspn(at, "0123456789");
+    while (*at == ',' && strspn(at + 1, "0123456789") > 0)
+        at += 1 + strspn(at + 1, "0123456789");
+    return at;
+}
+
 /* Whether two reasons differ in numbers only, and before what differs from trace to trace
  * ("..., got 22"). */
 static bool same_words(const char *a, const char *b)
 {
     for (;;) {
-        a += strspn(a, "0123456789");
-        b += strspn(b, "0123456789");
+        a = skip_numbers(a);
+        b = skip_numbers(b);
         if (*a != *b)
             return false;
         if (*a == '\0' || strncmp(a, ", got ", 6) == 0)

@@ -66,7 +66,9 @@ void kvt_network_new(kvt_lane *lane, int64_t *seen)
 {
     int64_t from = kvt_slot_from(lane, *seen), width = 2 * lane->keys.dim[1];
     size_t start = kvt_arena_mark(lane->scratch);
-    float *x = kvt_arena_array(lane->scratch, TILE * width, sizeof *x);
+    int64_t room =
+        kvt_min(TILE, lane->n_slot - from); /* one token, once the prompt is through */
+    float *x = kvt_arena_array(lane->scratch, room * width + 1, sizeof *x);
     for (int64_t at = from; at < lane->n_slot; at += TILE) {
         int64_t n = kvt_min(TILE, lane->n_slot - at);
         if (x) {

@@ -2,7 +2,10 @@
  * number worth.
  *
  * A probe that ran on the full cache serves every budget. One that ran on a cache evicted at a
- * budget is a statement about that budget only. */
+ * budget is a statement about that budget only: the slots that the policy really gets. With
+ * budgets in bytes (--fair bytes) those are fewer than what was typed, and the draft has to be
+ * written on as few: a method whose second stage gets B slots has a first stage with B, not
+ * with three times as many. */
 #include "replay/plan_priv.h"
 
 #include <stdio.h>
@@ -27,7 +30,7 @@ static void worsen(pass_cell *c, kvt_exactness e)
 
 static void skip(pass *x, pass_cell *c, const char *text)
 {
-    snprintf(c->reason, sizeof c->reason, "policy %s: %s", x->use->policy->name, text);
+    snprintf(c->reason, sizeof c->reason, "policy %s: %.200s", x->use->policy->name, text);
 }
 
 /* "51 and 256" of the probes of that kind that ran at a budget, by rising budget. */
@@ -58,6 +61,20 @@ static void list_budgets(char *out, size_t cap, const kvt_trace *t, const char *
     }
 }
 
+/* What a probe of its kind lacks for whoever reads that kind; NULL: nothing. Only drafts run on
+ * an evicted cache, only the repeated prompt in segments, each about a chunk. */
+static const char *unfit(const kvt_probe_info *p)
+{
+    bool repeat = p->kind == KVT_PROBE_REPEAT;
+    if (repeat && !p->has[KVT_PROBE_SET_BEGIN])
+        return "chunk/begin and chunk/end are missing";
+    if (!repeat && p->has[KVT_PROBE_SET_SEGMENT])
+        return "expected rows that see each other, got segments";
+    if (p->kind != KVT_PROBE_DRAFT && p->has[KVT_PROBE_SET_KEEP])
+        return "expected a probe on the full cache, got one on an evicted cache";
+    return NULL;
+}
+
 /* ---- a probe that is named -----------------------------------------------------------------
  */
 
@@ -75,6 +92,11 @@ static void use_named(pass *x, const kvt_trace *t)
         snprintf(x->reason, sizeof x->reason,
                  "policy %s: probe '%.60s': expected one of kind %s, got %s",
                  x->use->policy->name, name, kind, kvt_probe_kind_name(p->kind));
+        return;
+    }
+    if (unfit(p)) {
+        snprintf(x->reason, sizeof x->reason, "policy %s: probe '%.60s': %s",
+                 x->use->policy->name, name, unfit(p));
         return;
     }
     for (int c = 0; c < x->n_cell; c++) {
@@ -106,6 +128,30 @@ static int find_probe(const pass *x, const kvt_trace *t, int64_t slots)
     return n > 1 ? -2 : found;
 }
 
+/* The command that adds drafts at every budget of the pass that has none. */
+static void add_command(char *out, size_t cap, const pass *x, const kvt_trace *t)
+{
+    const char *kind = x->use->traits.probe;
+    const char *args = kvt_probe_kind_args((kvt_probe_kind)kvt_probe_kind_find(kind));
+    int64_t missing[KVT_BUDGETS_MAX];
+    int m = 0;
+    for (int c = 0; c < x->n_cell; c++)
+        if (find_probe(x, t, held(x->cell[c].tokens, x->n_prompt)) == -1)
+            missing[m++] = x->cell[c].tokens;
+    /* Several get their budget behind the name; a single one needs a name that is free. */
+    size_t n =
+        (size_t)snprintf(out, cap, "kvt capture --trace FILE --probe %s", x->use->policy->name);
+    if (m == 1 && n < cap)
+        n += (size_t)snprintf(out + n, cap - n, "-%lld", (long long)missing[0]);
+    if (n < cap)
+        n +=
+            (size_t)snprintf(out + n, cap - n, "=%s:%.*s", kind, (int)strcspn(args, "@"), args);
+    for (int i = 0; i < m && n < cap; i++)
+        n += (size_t)snprintf(out + n, cap - n, "%s%lld", i ? "," : "@", (long long)missing[i]);
+    if (n < cap)
+        snprintf(out + n, cap - n, " --model MODEL");
+}
+
 static void use_kind(pass *x, const kvt_trace *t)
 {
     const char *kind = x->use->traits.probe;
@@ -133,8 +179,14 @@ static void use_kind(pass *x, const kvt_trace *t)
     }
     for (int c = 0; c < x->n_cell; c++) {
         pass_cell *cell = &x->cell[c];
-        char text[200], budgets[96];
+        char text[240], budgets[96], command[160];
         int at = evicted ? find_probe(x, t, held(cell->tokens, x->n_prompt)) : full;
+        const kvt_probe_info *p = at >= 0 ? kvt_trace_probe_info(t, at) : NULL;
+        if (p && unfit(p)) {
+            snprintf(text, sizeof text, "probe '%.60s': %.90s", p->name, unfit(p));
+            skip(x, cell, text);
+            continue;
+        }
         if (at >= 0) {
             cell->probe = at;
             if (evicted)
@@ -142,14 +194,16 @@ static void use_kind(pass *x, const kvt_trace *t)
             continue;
         }
         list_budgets(budgets, sizeof budgets, t, kind);
+        add_command(command, sizeof command, x, t);
         if (at == -2)
             snprintf(text, sizeof text,
                      "the trace has several probes of kind %s, and none is named %s: name one "
                      "with probe=",
                      kind, x->use->policy->name);
         else
-            snprintf(text, sizeof text, "no %s was run at a budget of %lld (there %s %s)", kind,
-                     (long long)cell->tokens, strpbrk(budgets, " ") ? "are" : "is", budgets);
+            snprintf(text, sizeof text, "no %s was run at a budget of %lld (there %s %s; %s)",
+                     kind, (long long)cell->tokens, strpbrk(budgets, " ") ? "are" : "is",
+                     budgets, command);
         skip(x, cell, text);
     }
 }

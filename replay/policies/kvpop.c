@@ -104,10 +104,10 @@ typedef struct memory {
 
 /* What a tile of tokens is projected to. */
 typedef struct features {
-    float *x, *u;           /* [TILE 2D], [TILE O] working rows */
-    float *query;           /* [TILE 2O] of the tokens that are read */
-    float *key, *value;     /* [TILE 2O], [TILE O] of those that are taken up */
-    float *gate_i, *gate_f; /* [TILE] before their activations */
+    float *x, *u;           /* [n 2D], [n O] working rows */
+    float *query;           /* [n 2O] of the tokens that are read */
+    float *key, *value;     /* [n 2O], [n O] of those that are taken up */
+    float *gate_i, *gate_f; /* [n] before their activations */
 } features;
 
 static void vary(const void *params_, kvt_traits *traits)
@@ -170,17 +170,17 @@ static void project(float *out, const kvt_lane *lane, const features *f, int64_t
     }
 }
 
-static bool make_features(features *f, const kvt_lane *lane)
+static bool make_features(features *f, const kvt_lane *lane, int64_t n)
 {
     int64_t n_in = lane->weights[Q_WEIGHT].dim[1], width = lane->weights[Q_WEIGHT].dim[0];
     kvt_arena *a = lane->scratch;
-    f->x = kvt_arena_array(a, TILE * n_in, sizeof *f->x);
-    f->u = kvt_arena_array(a, TILE * width, sizeof *f->u);
-    f->query = kvt_arena_array(a, 2 * TILE * width, sizeof *f->query);
-    f->key = kvt_arena_array(a, 2 * TILE * width, sizeof *f->key);
-    f->value = kvt_arena_array(a, TILE * width, sizeof *f->value);
-    f->gate_i = kvt_arena_array(a, TILE, sizeof *f->gate_i);
-    f->gate_f = kvt_arena_array(a, TILE, sizeof *f->gate_f);
+    f->x = kvt_arena_array(a, n * n_in, sizeof *f->x);
+    f->u = kvt_arena_array(a, n * width, sizeof *f->u);
+    f->query = kvt_arena_array(a, 2 * n * width, sizeof *f->query);
+    f->key = kvt_arena_array(a, 2 * n * width, sizeof *f->key);
+    f->value = kvt_arena_array(a, n * width, sizeof *f->value);
+    f->gate_i = kvt_arena_array(a, n, sizeof *f->gate_i);
+    f->gate_f = kvt_arena_array(a, n, sizeof *f->gate_f);
     return f->x && f->u && f->query && f->key && f->value && f->gate_i && f->gate_f;
 }
 
@@ -279,7 +279,9 @@ static void learn(kvt_lane *lane)
     features f;
     int64_t from = kvt_slot_from(lane, m->seen);
     size_t start = kvt_arena_mark(lane->scratch);
-    bool good = is_sound(lane) && make_features(&f, lane);
+    if (from == lane->n_slot)
+        return; /* the decision in front of this row has taken it up */
+    bool good = is_sound(lane) && make_features(&f, lane, kvt_min(TILE, lane->n_slot - from));
     for (int64_t at = from; good && at < lane->n_slot; at += TILE)
         learn_tile(lane, &f, at, kvt_min(TILE, lane->n_slot - at),
                    (int64_t)kvt_weight_number(lane, DELAY));

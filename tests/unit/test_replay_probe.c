@@ -152,11 +152,41 @@ static void a_draft_is_of_its_budget(void **state)
     assert_string_equal(there->exactness, "budget-exact");
     assert_string_equal(runs_cell(found, "test-draft", "12")->status, "ok");
     assert_string_equal(absent->status, "skipped");
-    assert_non_null(
-        strstr(absent->error, "no draft was run at a budget of 9 (there are 6 and 12)"));
+    assert_non_null(strstr(absent->error,
+                           "no draft was run at a budget of 9 (there are 6 and 12; kvt "
+                           "capture --trace FILE --probe test-draft-9=draft:tokens=8@9 "
+                           "--model MODEL)"));
     assert_string_equal(runs_cell(found, "test-chunks", "9")->status, "ok");
     assert_string_equal(runs_cell(found, "test-chunks", "9")->exactness, "exact");
     kvt_results_free(found);
+    synth_free(s);
+}
+
+/* With budgets in bytes two query heads share what 12 slots of a kv head take: LAQ gets 6, and
+ * reads the draft that was written on 6. All that is missing is named by one command. */
+static void a_draft_is_of_the_slots_that_it_gets(void **state)
+{
+    (void)state;
+    synth_spec spec = spec_of();
+    synth *s;
+    const char *trace[] = {trace_of(&s, "bytes", &spec)};
+    assert_int_equal(spec.n_head / spec.n_kv_head, 2);
+    kvt_replay_spec run = run_of(trace, "laq:pool=0", "12,18,20");
+    run.fair = KVT_FAIR_BYTES;
+    kvt_results *bytes = runs_replay(&run, NULL);
+    run = run_of(trace, "laq:pool=0", "6");
+    kvt_results *slots = runs_replay(&run, NULL);
+    const kvt_cell *a = runs_cell(bytes, "laq", "12"), *b = runs_cell(slots, "laq", "6");
+    assert_string_equal(a->status, "ok");
+    assert_string_equal(a->exactness, "budget-exact");
+    CHECK_NEAR(a->budget_tokens, 6, 0);
+    CHECK_NEAR(runs_value(a, "lost_mass_mean_frac"), runs_value(b, "lost_mass_mean_frac"), 0);
+    const kvt_cell *absent = runs_cell(bytes, "laq", "18");
+    assert_string_equal(absent->status, "skipped");
+    assert_non_null(strstr(absent->error, "no draft was run at a budget of 9 ("));
+    assert_non_null(strstr(absent->error, "--probe laq=draft:tokens=8@9,10 --model"));
+    kvt_results_free(bytes);
+    kvt_results_free(slots);
     synth_free(s);
 }
 
@@ -363,6 +393,7 @@ int main(void)
         cmocka_unit_test(rows_are_softmax_over_prompt_and_probe),
         cmocka_unit_test(heads_see_their_rows),
         cmocka_unit_test(a_draft_is_of_its_budget),
+        cmocka_unit_test(a_draft_is_of_the_slots_that_it_gets),
         cmocka_unit_test(another_draft_is_a_surrogate),
         cmocka_unit_test(no_probe_is_a_reason),
         cmocka_unit_test(weights_are_cut_for_lanes),

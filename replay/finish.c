@@ -255,7 +255,7 @@ static void fill_cell(const finisher *f, int cell, double *pool)
     kvt_cell *c = &f->r->cell[cell];
     int64_t n = (int64_t)f->r->n_layer * p->n_lane, total = 0;
     kvt_lane_row *lane = f->r->lane + cell * n;
-    const char *why = p->reason[0] ? p->reason : p->cell[cell].reason;
+    const char *why = p->cell[cell].reason[0] ? p->cell[cell].reason : p->reason;
     empty_cell(c);
     identify(f, c, cell);
     for (int64_t i = 0; i < n; i++) {

@@ -30,7 +30,7 @@ static void worsen(pass_cell *c, kvt_exactness e)
 
 static void skip(pass *x, pass_cell *c, const char *text)
 {
-    snprintf(c->reason, sizeof c->reason, "policy %s: %.200s", x->use->policy->name, text);
+    snprintf(c->reason, sizeof c->reason, "policy %s: %.220s", x->use->policy->name, text);
 }
 
 /* "51 and 256" of the probes of that kind that ran at a budget, by rising budget. */
@@ -179,7 +179,7 @@ static void use_kind(pass *x, const kvt_trace *t)
     }
     for (int c = 0; c < x->n_cell; c++) {
         pass_cell *cell = &x->cell[c];
-        char text[240], budgets[96], command[160];
+        char text[400], budgets[96], command[160];
         int at = evicted ? find_probe(x, t, held(cell->tokens, x->n_prompt)) : full;
         const kvt_probe_info *p = at >= 0 ? kvt_trace_probe_info(t, at) : NULL;
         if (p && unfit(p)) {
@@ -216,6 +216,12 @@ void plan_probe(pass *x, const kvt_trace *t)
         use_named(x, t);
     else
         use_kind(x, t);
+    /* Without a single cell there is nothing to run: step() would be called without a probe. */
+    for (int c = 0; c < x->n_cell; c++)
+        if (!x->cell[c].reason[0])
+            return;
+    if (!x->reason[0] && x->n_cell > 0)
+        snprintf(x->reason, sizeof x->reason, "%s", x->cell[0].reason);
 }
 
 /* ---- policies that no trace can answer -----------------------------------------------------

@@ -2,6 +2,7 @@
  * sees. */
 #include "replay/engine_priv.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "kvt/arena.h"
@@ -99,6 +100,54 @@ static kvt_code check_line(const kvt_scorer *s, const kvt_weight *w, int64_t ext
     return kvt_view_expect(&v, w->name, KVT_F32, w->axes, rank, want, err);
 }
 
+/* Counts that KVpop's rule takes from a file; a name that the policy does not read is none. */
+static const struct {
+    const char *name;
+    int least;
+} counts[] = {{"sinks", 0}, {"window", 1}, {"decay_step", 1}, {"read_delay", 0}};
+enum { COUNTS = sizeof counts / sizeof *counts, COUNT_MAX = 1 << 20 };
+
+static bool reads(const kvt_policy *p, const char *name)
+{
+    for (const kvt_weight *w = p->weights; w->name; w++)
+        if (strcmp(w->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* S, w, n_d and the delay are whole, a score is read before its token leaves the window, and
+ * none grows with age. */
+static kvt_code check_rule(const kvt_policy *p, const kvt_scorer *s, kvt_err *err)
+{
+    kvt_view v;
+    double value[COUNTS] = {0};
+    if (strncmp(kvt_scorer_info_of(s)->kind, "kvpop", 5) != 0 || !reads(p, "decay/log_gamma"))
+        return KVT_OK;
+    for (int i = 0; i < COUNTS; i++) {
+        if (!reads(p, counts[i].name))
+            continue;
+        if (kvt_scorer_find(s, counts[i].name, &v, err))
+            return err->code;
+        value[i] = (double)*(const float *)v.data;
+        if (value[i] < counts[i].least || value[i] > COUNT_MAX || value[i] != floor(value[i]))
+            return kvt_fail(err, KVT_FORMAT,
+                            "%s: expected a whole number from %d to %d, got %g", counts[i].name,
+                            counts[i].least, COUNT_MAX, value[i]);
+    }
+    if (value[3] > value[1])
+        return kvt_fail(err, KVT_FORMAT,
+                        "read_delay: expected at most the window of %g tokens, got %g",
+                        value[1], value[3]);
+    if (kvt_scorer_find(s, "decay/log_gamma", &v, err))
+        return err->code;
+    for (int64_t i = 0; i < v.dim[0] * v.dim[1]; i++)
+        if (((const float *)v.data)[i] > 0)
+            return kvt_fail(err, KVT_FORMAT,
+                            "decay/log_gamma, element %lld: expected at most 0, got %g",
+                            (long long)i, (double)((const float *)v.data)[i]);
+    return KVT_OK;
+}
+
 kvt_code kvt_use_check_weights(const kvt_use *u, const kvt_scorer *s, const kvt_geometry *g,
                                const char *weights_digest, const int32_t *layer_id, int n_layer,
                                kvt_err *err)
@@ -116,7 +165,7 @@ kvt_code kvt_use_check_weights(const kvt_use *u, const kvt_scorer *s, const kvt_
     for (const kvt_weight *w = u->policy->weights; w->name; w++)
         if (check_line(s, w, extent, err))
             return kvt_within(err, "'%s'", info->path);
-    return KVT_OK;
+    return check_rule(u->policy, s, err) ? kvt_within(err, "'%s'", info->path) : KVT_OK;
 }
 
 /* ---- what a lane sees ----------------------------------------------------------------------

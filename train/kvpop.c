@@ -445,8 +445,7 @@ static const kvt_param params[] = {
 
 const kvt_trainer kvt_trainer_kvpop = {
     .name = "kvpop",
-    .title =
-        "scorers that keep what later queries will look at, by the token leaving the window",
+    .title = "scorers of the token that leaves the window, by its future attention",
     .paper = "Hauzenberger et al., KVpop, 2026, arXiv:2607.05061 (version 1)",
     .about =
         "Target of a token: log(eps + m), m its mean attention from queries at distance w or "

@@ -173,7 +173,7 @@ static void work(const void *params_, kvt_work *work)
 const kvt_policy kvt_policy_foresightkv = {
     .abi = KVT_POLICY_ABI,
     .name = "foresightkv",
-    .title = "drop what a network on key, value and attention statistics finds useless",
+    .title = "drop what a network on key, value and attention finds useless",
     .paper = "Dong et al., ForesightKV, ICML 2026, arXiv:2602.03203",
     .about =
         "Which token can go is learned from what was looked at later. The golden eviction, "

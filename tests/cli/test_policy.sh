@@ -39,6 +39,30 @@ run "$kvt" policy show pyramid
 exits 0
 says out "form=exact"
 
+# A summary of the paper, what it leaves open and what was chosen; no line is broken badly.
+for name in $("$kvt" policy list --json | jq -r '.rows[].name'); do
+    run "$kvt" policy show "$name"
+    exits 0
+    says out "differs "
+    [ "$(wc -L <"$scratch/out")" -le 80 ] || fail "policy show $name: a line is longer than 80"
+    grep -q ' $' "$scratch/out" && fail "policy show $name: a line ends with a blank"
+done
+run "$kvt" policy show lookaheadkv
+says out "arXiv:2603.10899"
+says out "rank 8, alpha 32"
+says out "Not specified there"
+run "$kvt" policy show kvpop
+says out "min(q + 1, B)"
+says out "chosen here"
+run "$kvt" policy list --json
+[ "$(jq -r '[.rows[] | select(.paper | length > 99)] | length' "$scratch/out")" = 0 ] ||
+    fail "policy list --json: the paper of a policy is more than a line"
+for name in $("$kvt" train list --json | jq -r '.rows[].name'); do
+    run "$kvt" train show "$name"
+    exits 0
+    [ "$(wc -L <"$scratch/out")" -le 80 ] || fail "train show $name: a line is too long"
+done
+
 run "$kvt" policy show snapkw
 exits 2
 says err "no policy 'snapkw' (did you mean 'snapkv'?)"

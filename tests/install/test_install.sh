@@ -48,6 +48,22 @@ got=$("$scratch/shared") || fail "the program with libkvt.so fails"
 got=$("$scratch/static") || fail "the program with libkvt.a fails"
 [ "$got" = "$want" ] || fail "libkvt.a: expected '$want', got '$got'"
 
+# Headers and library hold what trains and probes, too.
+cp "$source/tests/install/looks.c" "$scratch/looks.c"
+# shellcheck disable=SC2046
+"$cc" -std=c17 -Wall -Werror -o "$scratch/looks" "$scratch/looks.c" \
+    $(pkg-config "$relocated" --cflags --libs kvt) "-Wl,-rpath,$libdir" || fail "looks.c does not build with libkvt.so"
+got=$(cd "$scratch" && "$scratch/looks") || fail "looks.c with libkvt.so fails"
+[ "$got" = "adapter named" ] || fail "looks.c: expected 'adapter named', got '$got'"
+
+# Every function that a public header declares is there.
+nm -D --defined-only "$libdir/libkvt.so" | awk '{print $3}' | sort -u >"$scratch/there"
+cat "$prefix"/include/kvt/*.h | tr '\n' ' ' | grep -o 'KVT_API [^;{]*;' |
+    sed -nE 's/^[^(]*[ *](kvt_[a-z_0-9]+) ?\(.*/\1/p' | sort -u >"$scratch/declared"
+[ "$(wc -l <"$scratch/declared")" -gt 100 ] || fail "the headers declare almost nothing"
+missing=$(comm -23 "$scratch/declared" "$scratch/there" | head -n 3)
+[ -z "$missing" ] || fail "declared, but not in libkvt.so: $missing"
+
 # Only what is marked KVT_API leaves the library.
 leaked=$(nm -D --defined-only "$libdir/libkvt.so" | awk '$2 ~ /[TDBR]/ {print $3}' | grep -v -e '^kvt_' -e '^_' -e '^\.gomp_' | head -n 3)
 [ -z "$leaked" ] || fail "libkvt.so shows: $leaked"

@@ -127,9 +127,9 @@ const kvt_policy kvt_policy_dms = {
         "without eviction plus a hinge on the share of marked tokens, whose goal rises with "
         "the steps (in the shipped recipe to a compression of 16 in 510 steps). The paper "
         "trains all weights, the shipped recipe only the adapter.\n\n"
-        "from=decisions replays such a model exactly, from the bits in its own trace (kvt "
-        "import). On a frozen model there is no such bit, and from=weights, the default, "
-        "puts kvpop-mlp's score in its place.",
+        "from=decisions reads the bits of such a model from its own trace (kvt import). On a "
+        "frozen model there is no such bit, and from=weights, the default, puts kvpop-mlp's "
+        "score in its place.",
     .differs =
         "on a frozen model, which the paper says nothing about: kvpop-mlp's score, a "
         "threshold that meets the budget in the mean over the other traces of the set, and "

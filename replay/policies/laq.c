@@ -126,7 +126,7 @@ const kvt_policy kvt_policy_laq = {
         "nothing in what is kept: a set for each query head and the mask of the published "
         "code; mask=causal is the right one. group=mean and group=max, a set for each kv "
         "head, are not the paper's. Sums stay in f32, where the code rounds to the model's "
-        "type: a tie there is none here",
+        "type and has more ties",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_PROBE | KVT_NEED_KEYS,
                .exactness = KVT_BUDGET_EXACT,

@@ -48,6 +48,31 @@ static bool is_impossible(pass *x, const kvt_trace_info *info)
            say(x, ": not replayable from a trace");
 }
 
+/* A decay of KVpop's that is none: scores would grow with age, or have no logarithm. */
+static bool has_odd_decay(pass *x, kvt_trace *t)
+{
+    const kvt_trace_info *info = kvt_trace_info_of(t);
+    bool found = false;
+    if (!(x->use->traits.needs & KVT_NEED_DECISION) || !info->has[KVT_DS_DECISION_G])
+        return false;
+    for (int l = 0; l < info->n_layer && !found; l++) {
+        kvt_view v;
+        kvt_err err;
+        if (kvt_trace_read(t, KVT_DS_DECISION_G, l, &v, &err))
+            return false; /* the replay will say so */
+        for (int64_t g = 0; g < v.dim[0] && !found; g++) {
+            double gamma = (double)((const float *)v.data)[g];
+            found = !(gamma > 0 && gamma <= 1) &&
+                    say(x,
+                        ": decision/gamma of layer %d, kv head %lld: expected above 0 and at "
+                        "most 1, got %g",
+                        (int)info->layer_id[l], (long long)g, gamma);
+        }
+        kvt_trace_done(t, &v);
+    }
+    return found;
+}
+
 /* What the trace would have to hold. */
 static bool lacks_data(pass *x, kvt_trace *t)
 {
@@ -60,8 +85,6 @@ static bool lacks_data(pass *x, kvt_trace *t)
         needs |= KVT_NEED_FUTURE;
     if (kvt_trace_lacks(t, needs, lacks, sizeof lacks))
         return say(x, " %s", lacks);
-    if (traits->needs & KVT_NEED_LOGITS)
-        return say(x, " needs rows before the softmax, which this version does not replay");
     return (traits->needs & KVT_NEED_DECISION) && !holds_decisions(info, traits) &&
            say(x, " reads decisions of %s, the trace holds those of '%.40s'", traits->decision,
                info->facts.decision_policy);
@@ -88,17 +111,19 @@ static bool lacks_rows(pass *x, const kvt_trace_info *info)
     if ((x->inside || x->skip) && x->n_response > 0 && !info->has[KVT_DS_QUERY_POS])
         return say(x, " acts in decode and needs rows, which this trace (level %s) lacks",
                    kvt_level_name(info->facts.level));
-    return (needs & (KVT_NEED_ATTN | KVT_NEED_QUERIES | KVT_NEED_LAYER)) && window > before &&
+    return (needs & (KVT_NEED_ATTN | KVT_NEED_LOGITS | KVT_NEED_QUERIES | KVT_NEED_LAYER)) &&
+           window > before &&
            say(x,
                " needs the last %lld prompt %s, the trace holds %lld (capture with --queries "
                "all)",
-               (long long)window, needs & KVT_NEED_ATTN ? "rows" : "queries",
+               (long long)window,
+               needs & (KVT_NEED_ATTN | KVT_NEED_LOGITS) ? "rows" : "queries",
                (long long)before);
 }
 
 void plan_reason(const plan *p, pass *x, int trace, kvt_trace *t)
 {
     const kvt_trace_info *info = kvt_trace_info_of(t);
-    (void)(is_impossible(x, info) || lacks_data(x, t) || lacks_others(p, x, trace) ||
-           lacks_rows(x, info));
+    (void)(is_impossible(x, info) || lacks_data(x, t) || has_odd_decay(x, t) ||
+           lacks_others(p, x, trace) || lacks_rows(x, info));
 }

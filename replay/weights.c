@@ -121,7 +121,7 @@ static kvt_code check_rule(const kvt_policy *p, const kvt_scorer *s, kvt_err *er
 {
     kvt_view v;
     double value[COUNTS] = {0};
-    if (strncmp(kvt_scorer_info_of(s)->kind, "kvpop", 5) != 0 || !reads(p, "decay/log_gamma"))
+    if (strncmp(kvt_scorer_info_of(s)->kind, "kvpop", 5) != 0)
         return KVT_OK;
     for (int i = 0; i < COUNTS; i++) {
         if (!reads(p, counts[i].name))
@@ -138,6 +138,8 @@ static kvt_code check_rule(const kvt_policy *p, const kvt_scorer *s, kvt_err *er
         return kvt_fail(err, KVT_FORMAT,
                         "read_delay: expected at most the window of %g tokens, got %g",
                         value[1], value[3]);
+    if (!reads(p, "decay/log_gamma"))
+        return KVT_OK;
     if (kvt_scorer_find(s, "decay/log_gamma", &v, err))
         return err->code;
     for (int64_t i = 0; i < v.dim[0] * v.dim[1]; i++)

@@ -185,7 +185,8 @@ static const struct number {
     {"kvpop-mlp", "sinks", 9, "budget of 13 or more, got 12"}, /* S + w + 1 > B */
     {"kvpop-mlp", "decay_step", 0, "decay_step: expected a whole number from 1"},
     {"kvpop-mlp", "decay/log_gamma", .5f, "decay/log_gamma, element 0: expected at most 0"},
-    {"dms:threshold=0", "sinks", -1, ""}, /* it reads the network only */
+    {"dms:threshold=0", "sinks", -1, "sinks: expected a whole number from 0"},
+    {"dms:threshold=0", "decay/log_gamma", .5f, ""}, /* which it does not read */
 };
 
 /* The file again, with another number in front of one of its tensors. */
@@ -234,10 +235,32 @@ static void number_is_told(void **state)
     synth_free(made);
 }
 
+/* ---- decisions -----------------------------------------------------------------------------
+ */
+
+static void a_decay_above_one_is_told(void **state)
+{
+    (void)state;
+    synth_spec spec = spec_of();
+    spec.decision_policy = "kvpop";
+    made = synth_new(&spec);
+    float *gamma = made->data[KVT_DS_DECISION_G];
+    const char *policy = "kvpop:from=decisions,sinks=1,window=3";
+    assert_string_equal(run(policy, NULL).status, "ok");
+    static const float odd[] = {2, 0, -1};
+    for (int i = 0; i < 3; i++) {
+        gamma[3] = odd[i];
+        told t = run(policy, NULL);
+        if (!strstr(t.reason, "decision/gamma of layer 1, kv head 1: expected above 0"))
+            fail_msg("%g: %s: %s", (double)odd[i], t.status, t.reason);
+    }
+    synth_free(made);
+}
+
 int main(void)
 {
     enum { N = sizeof odds / sizeof odds[0], S = sizeof numbers / sizeof numbers[0] };
-    struct CMUnitTest tests[N + S];
+    struct CMUnitTest tests[N + S + 1];
     for (int i = 0; i < N; i++)
         tests[i] = (struct CMUnitTest){.name = odds[i].policy,
                                        .test_func = is_told,
@@ -246,5 +269,6 @@ int main(void)
         tests[N + i] = (struct CMUnitTest){.name = numbers[i].name,
                                            .test_func = number_is_told,
                                            .initial_state = (void *)(uintptr_t)&numbers[i]};
-    return _cmocka_run_group_tests("odd probes", tests, N + S, runs_open, runs_close);
+    tests[N + S] = (struct CMUnitTest)cmocka_unit_test(a_decay_above_one_is_told);
+    return _cmocka_run_group_tests("odd probes", tests, N + S + 1, runs_open, runs_close);
 }

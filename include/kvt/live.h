@@ -43,6 +43,7 @@ KVT_API KVT_CHECKED kvt_code kvt_probes_check(const kvt_probes *p, const kvt_cap
 
 /* For kvt_capture_spec.probes. */
 KVT_API KVT_CHECKED kvt_code kvt_probes_capture(void *probes, const kvt_prompt *prompt,
-                                                kvt_writer *w, const kvt_ctx *ctx, kvt_err *err);
+                                                kvt_writer *w, const kvt_ctx *ctx,
+                                                kvt_err *err);
 
 #endif

@@ -77,7 +77,7 @@ typedef struct kvt_use_params {
     char weights[KVT_PARAM_TEXT_MAX], probe[KVT_PARAM_TEXT_MAX], base[KVT_PARAM_TEXT_MAX],
         file[KVT_PARAM_TEXT_MAX];
     char threshold[KVT_PARAM_TEXT_MAX]; /* a number, under by_threshold; "": matched */
-    int64_t every; /* decode: decide every K steps; 0: the policy's own */
+    int64_t every;                      /* decode: decide every K steps; 0: the policy's own */
 } kvt_use_params;
 
 /* A policy with its parameters and allocator: "snapkv/ada:floor=0.2,window=16". */

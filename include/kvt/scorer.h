@@ -1,5 +1,5 @@
-/* scorer.h - files of learned weights and tables (HDF5, docs/scorer-format.md): what `kvt train`
- * writes, what a policy with weights=FILE reads, and what another program may hand in.
+/* scorer.h - files of learned weights and tables (HDF5, docs/scorer-format.md): what `kvt
+ * train` writes, what a policy with weights=FILE reads, and what another program may hand in.
  *
  *   kvt_scorer *s;
  *   kvt_scorer_open(&s, "pop.h5", &err);        whole, checksums compared, NaN refused

@@ -191,7 +191,7 @@ KVT_API KVT_CHECKED kvt_code kvt_trace_read_probe(kvt_trace *t, int probe, kvt_p
 /* A probe to write. Arrays are contiguous, in the stored type (halves as uint16_t), and hold
  * every layer of the model [model layers ...]; those of the trace are stored. */
 typedef struct kvt_probe_data {
-    kvt_probe_info info; /* digest and has[] are set by the writer */
+    kvt_probe_info info;              /* digest and has[] are set by the writer */
     const void *data[KVT_PROBE_SETS]; /* NULL: not there */
 } kvt_probe_data;
 

@@ -169,6 +169,10 @@ static kvt_code read_meta(adapter *a, const tensors *t, const char *model_digest
     if (strcmp(a->kind, "lookaheadkv") != 0 && strcmp(a->kind, "judgeq") != 0)
         return kvt_fail(err, KVT_FORMAT,
                         "metadata: expected kind lookaheadkv or judgeq, got '%s'", a->kind);
+    if (strcmp(a->kind, "judgeq") == 0 && a->rank)
+        return kvt_fail(err, KVT_FORMAT,
+                        "kind judgeq trains embeddings only, the file has a LoRA of rank %lld",
+                        (long long)a->rank);
     if (model_digest && strcmp(model_digest, a->model_digest) != 0)
         return kvt_fail(err, KVT_FORMAT,
                         "it was made for another model: expected digest %s, got '%s' (%s)",

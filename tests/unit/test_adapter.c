@@ -257,6 +257,11 @@ static const bad bads[] = {
      META_OF("lookaheadkv")},
     {"width", "expected [4 20], got [4 24]", {MAP("lookahead.embeddings", 4, 24)}, 1, META_OF("lookaheadkv")},
     {"kind", "expected kind lookaheadkv or judgeq", {EMBED}, 1, META_OF("kvpop")},
+    {"judge", "kind judgeq trains embeddings only, the file has a LoRA of rank 2", {EMBED,
+     MAP("model.layers.0.self_attn.q_proj.lora_A.weight", 2, 20),
+     MAP("model.layers.0.self_attn.q_proj.lora_B.weight", 24, 2)}, 3, META_OF("judgeq")},
+    {"twice", "is there twice", {EMBED, MAP("model.layers.0.self_attn.q_proj.lora_A.weight", 2, 20),
+     MAP("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", 2, 20)}, 3, META_OF("lookaheadkv")},
     {"format", "expected format kvt-adapter", {EMBED}, 1, {{"format", "pt"}, {"kind", "judgeq"}, {"alpha", "8"}, {"x", "y"}}},
     {"alpha", "alpha 'eight'", {EMBED}, 1, {{"format", "kvt-adapter"}, {"kind", "judgeq"}, {"alpha", "eight"}, {"model_digest", digest}}},
 };
@@ -291,13 +296,42 @@ static void test_embeddings_only(void **state)
     adapter_close(a);
 }
 
+/* Names as PEFT writes them; what the last layer's scores do not read is kept. */
+static void test_peft_names(void **state)
+{
+    enum { LIST = 5 };
+#define PEFT(x) "base_model.model.model.layers.1." x ".weight"
+    kvt_err err;
+    adapter *a;
+    const tensor list[LIST] = {{.name = "base_model.model.lookahead.embeddings",
+                                .rank = 2,
+                                .dim = {4, 20},
+                                .data = some},
+                               MAP(PEFT("self_attn.q_proj.lora_A"), 2, 20),
+                               MAP(PEFT("self_attn.q_proj.lora_B"), 24, 2),
+                               MAP(PEFT("self_attn.o_proj.lora_A"), 2, 24),
+                               MAP(PEFT("self_attn.o_proj.lora_B"), 20, 2)};
+    const tensor_meta meta[] = META_OF("lookaheadkv");
+    const char *path = folder_path("peft.safetensors");
+    (void)state;
+    CHECK_OK(tensors_write(path, list, LIST, meta, 4, true, &err), &err);
+    CHECK_OK(adapter_open(&a, path, &small, digest, &err), &err);
+    assert_int_equal(a->rank, 2);
+    for (int i = 0; i < ADAPTER_MAPS; i++) {
+        assert_null(a->layer[0][i].a);
+        assert_int_equal(a->layer[1][i].a != NULL, i == ADAPTER_Q || i == ADAPTER_O);
+        assert_int_equal(a->layer[1][i].b != NULL, i == ADAPTER_Q || i == ADAPTER_O);
+    }
+    adapter_close(a);
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[5 + CHECK_COUNT(bads)] = {
-        cmocka_unit_test(test_counts), cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_other_model), cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_embeddings_only)};
-    int n = 5;
+    struct CMUnitTest tests[6 + CHECK_COUNT(bads)] = {
+        cmocka_unit_test(test_counts),          cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_other_model),     cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_embeddings_only), cmocka_unit_test(test_peft_names)};
+    int n = 6;
     CHECK_ROWS(tests, &n, bads, test_bad);
     folder_new();
     int code = CHECK_RUN("adapter", tests, n);

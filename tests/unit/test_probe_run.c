@@ -302,6 +302,34 @@ static void test_zero_lora(void **state)
     lora_free(&a);
 }
 
+/* In the last layer v, o, gate, up and down lie behind every row that a score reads: a LoRA of
+ * theirs changes no byte of a probe; one of q does. */
+static void test_dead_maps(void **state)
+{
+    (void)state;
+    adapter a = lora(0.1f);
+    probe_pass p = pass_of(P);
+    p.adapter = &a;
+    probe_out with = run(&p, false);
+    adapter_map *last = a.layer[a.n_layer - 1], all[ADAPTER_MAPS];
+    memcpy(all, last, sizeof all);
+    for (int i = ADAPTER_V; i < ADAPTER_MAPS; i++)
+        last[i] = (adapter_map){0};
+    probe_out without = run(&p, false);
+    same_bytes(&with, &without);
+    probe_out_free(&without);
+    last[ADAPTER_Q] = (adapter_map){0};
+    without = run(&p, false);
+    int64_t at = (heads() - f->w->geometry.n_head) * P;
+    assert_memory_equal(with.lse, without.lse, (size_t)at * sizeof *with.lse);
+    assert_memory_not_equal(with.lse + at, without.lse + at,
+                            (size_t)(f->w->geometry.n_head * P) * sizeof *with.lse);
+    memcpy(last, all, sizeof all);
+    probe_out_free(&with);
+    probe_out_free(&without);
+    lora_free(&a);
+}
+
 /* w + (alpha / r) B A */
 static const float *merged(const float *w, const adapter *a, int l, adapter_map_id map)
 {
@@ -549,17 +577,12 @@ static void test_bad(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_naive),
-        cmocka_unit_test(test_one_by_one),
-        cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_zero_lora),
-        cmocka_unit_test(test_merged_lora),
-        cmocka_unit_test(test_keep),
-        cmocka_unit_test(test_keep_is_absence),
-        cmocka_unit_test(test_segments),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_embeddings),
-        cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_naive),      cmocka_unit_test(test_one_by_one),
+        cmocka_unit_test(test_stop),       cmocka_unit_test(test_zero_lora),
+        cmocka_unit_test(test_dead_maps),  cmocka_unit_test(test_merged_lora),
+        cmocka_unit_test(test_keep),       cmocka_unit_test(test_keep_is_absence),
+        cmocka_unit_test(test_segments),   cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_embeddings), cmocka_unit_test(test_bad),
     };
     return cmocka_run_group_tests_name("probe_run", tests, start, finish);
 }

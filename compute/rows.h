@@ -25,4 +25,10 @@ void rows_head(uint16_t *out, const float *q, const float *k, const int32_t *pos
                int64_t n_query, int64_t n_token, int64_t head_dim, float scale, int64_t window,
                void *scratch);
 
+/* The same before the softmax: out f32 [Q T], z[q, t] where the query sees t, -INFINITY where
+ * it does not. rows_head() is the softmax of these, bit for bit, rounded to halves. */
+void rows_logits(float *out, const float *q, const float *k, const int32_t *pos,
+                 int64_t n_query, int64_t n_token, int64_t head_dim, float scale,
+                 int64_t window, void *scratch);
+
 #endif

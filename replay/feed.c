@@ -80,6 +80,14 @@ static kvt_view query_range(kvt_view v, int64_t from, int64_t n)
     return v;
 }
 
+/* n rows before the softmax, from row `from` of the window and the response behind it. */
+static kvt_view logits_view(const layer_feed *f, int64_t from, int64_t n, int64_t n_seen)
+{
+    kvt_view v = rows_view(f->logits, f->rows.n_head, f->n_window + f->n_response,
+                           f->rows.n_token, n_seen);
+    return query_range(v, from, n);
+}
+
 /* Decisions of a model come with the token that decides, and are about the one that lies
  * `shift` before it: put where the latter is, those that have not arrived are NAN. */
 static kvt_view decisions(const layer_feed *f, int64_t n)
@@ -137,6 +145,9 @@ kvt_code feed_open(layer_feed *out, kvt_trace *t, int layer, const feed_wants *w
     out->n_window = n_window;
     if (rows_read(&out->rows, t, layer, out->n_before - n_window, info->n_query, err))
         goto failed;
+    if ((needs & KVT_NEED_LOGITS) &&
+        rows_before(&out->logits, t, layer, out->n_before - n_window, info->n_query, err))
+        goto failed;
     out->window = n_window > 0 ? decode(&out->rows, 0, n_window) : NULL;
     out->future = want->future ? decode(&out->rows, n_window, M) : NULL;
     out->row = kvt_alloc(out->rows.n_head * out->rows.n_token, sizeof *out->row);
@@ -157,6 +168,7 @@ void feed_close(layer_feed *f)
             kvt_trace_done(f->trace, &f->view[i]);
     rows_done(&f->rows, f->trace);
     kvt_free(f->window);
+    kvt_free(f->logits);
     kvt_free(f->future);
     kvt_free(f->row);
     kvt_free(f->blocks);
@@ -233,6 +245,7 @@ kvt_code feed_prompt(layer_feed *f, kvt_feed *out, const kvt_scores *scores,
     if (prompt_blocks(f, &out->blocks, err))
         return err->code;
     out->rows = rows_view(f->window, H, f->n_window, f->rows.n_token, N);
+    out->logits = logits_view(f, 0, f->n_window, N);
     out->future = rows_view(f->future, H, f->n_response, f->rows.n_token, N);
     if (!f->future && future_mean) { /* level summary: one row, the mean of all */
         int64_t n_head = kvt_trace_info_of(f->trace)->facts.model.n_head;
@@ -264,6 +277,7 @@ void feed_token(const layer_feed *f, kvt_feed *out, int64_t row, const kvt_score
     out->decision = decisions(f, n);
     out->blocks = (kvt_view){0};
     out->rows = rows_view(f->row, H, 1, f->rows.n_token, n);
+    out->logits = logits_view(f, f->n_window + row, 1, n);
     if (f->future) {
         out->future = rows_view(f->future, H, f->n_response, f->rows.n_token, n);
         out->future = query_range(out->future, row + 1, f->n_response - row - 1);

@@ -22,9 +22,10 @@ typedef struct layer_feed {
     kvt_feed all;                                     /* the same, by name */
     layer_rows rows;                                  /* f16 [H window+M T] */
     float *window;                                    /* f32 [H window T] */
-    float *future;                                    /* f32 [H M T] */
-    float *row;                                       /* f32 [H T] the row at hand */
-    float *blocks;                                    /* f32 [H J N] */
+    float *logits;         /* f32 [H window+M T] before the softmax, NULL unless wanted */
+    float *future;         /* f32 [H M T] */
+    float *row;            /* f32 [H T] the row at hand */
+    float *blocks;         /* f32 [H J N] */
     float *decided;        /* f32 [G T] decisions at the slots that they are about */
     kvt_probe_feed *probe; /* [n_probe] those that nobody reads are empty */
     int n_probe;

@@ -74,6 +74,10 @@ typedef struct layer_rows {
 
 KVT_CHECKED kvt_code rows_read(layer_rows *out, kvt_trace *t, int layer, int64_t from,
                                int64_t to, kvt_err *err);
+/* The same rows before the softmax, f32 [H to-from T], computed in any case; -INFINITY where a
+ * query does not see. kvt_free() them. */
+KVT_CHECKED kvt_code rows_before(float **out, kvt_trace *t, int layer, int64_t from, int64_t to,
+                                 kvt_err *err);
 void rows_done(layer_rows *r, kvt_trace *t);
 
 /* ---- truth.c -------------------------------------------------------------------------------

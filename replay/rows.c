@@ -98,6 +98,36 @@ kvt_code rows_read(layer_rows *out, kvt_trace *t, int layer, int64_t from, int64
     return KVT_OK;
 }
 
+kvt_code rows_before(float **out, kvt_trace *t, int layer, int64_t from, int64_t to,
+                     kvt_err *err)
+{
+    const kvt_trace_info *info = kvt_trace_info_of(t);
+    const kvt_geometry *g = &info->facts.model;
+    source s;
+    *out = NULL;
+    if (source_read(&s, t, layer, err))
+        return err->code;
+    int64_t n_head = s.q.dim[0], n_token = s.k.dim[1], d = s.q.dim[2], n = to - from;
+    void *scratch = kvt_alloc(1, rows_scratch_bytes(n_token, d));
+    *out = kvt_alloc(n_head * n * n_token, sizeof **out);
+    kvt_code code = KVT_OK;
+    if (!scratch || !*out)
+        code = kvt_fail_memory(err, n_head * n * n_token * (int64_t)sizeof **out);
+    for (int64_t h = 0; !code && h < n_head; h++)
+        rows_logits(*out + h * n * n_token,
+                    (const float *)s.q.data + h * s.q.stride[0] + from * s.q.stride[1],
+                    (const float *)s.k.data + h * s.k.dim[0] / n_head * s.k.stride[0],
+                    (const int32_t *)s.pos.data + from, n, n_token, d, (float)g->attn_scale,
+                    g->window[info->layer_id[layer]], scratch);
+    kvt_free(scratch);
+    source_done(&s, t);
+    if (code) {
+        kvt_free(*out);
+        *out = NULL;
+    }
+    return code;
+}
+
 void rows_done(layer_rows *r, kvt_trace *t)
 {
     if (r->borrowed.data)

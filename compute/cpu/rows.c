@@ -143,21 +143,34 @@ SIMD_AVX2 static void softmax_avx2(float *z, int64_t lo, int64_t pos, float scal
 }
 #endif
 
-void rows_head(uint16_t *out, const float *q, const float *k, const int32_t *pos,
-               int64_t n_query, int64_t n_token, int64_t head_dim, float scale, int64_t window,
-               void *scratch)
+/* Products [lo, pos] of a query become logits in out [T]. */
+static void put_logits(float *out, const float *z, int64_t lo, int64_t pos, const rows_job *j)
+{
+    for (int64_t t = 0; t < j->n_token; t++)
+        out[t] = t < lo || t > pos ? -INFINITY : z[t] * j->scale;
+}
+
+/* Products [lo, pos] of a query become a row of halves in out [T]. */
+static void put_row(uint16_t *out, float *z, int64_t lo, int64_t pos, const rows_job *j)
+{
+#if SIMD_X86
+    if (simd_avx2())
+        softmax_avx2(z, lo, pos, j->scale);
+    else
+#endif
+        softmax_base(z, lo, pos, j->scale);
+    memset(out, 0, (size_t)j->n_token * sizeof *out);
+    half_from_floats(out + lo, z + lo, pos - lo + 1);
+}
+
+/* Rows into `out`, or logits into `logit`; the other one is NULL. */
+static void run(uint16_t *out, float *logit, rows_job j, int64_t n_query, void *scratch)
 {
     bool avx2 = simd_avx2();
-    int64_t stride = padded(n_token);
-    rows_job j = {.q = q,
-                  .k = k,
-                  .pos = pos,
-                  .n_token = n_token,
-                  .n_dim = head_dim,
-                  .window = window,
-                  .scale = scale,
-                  .panels = scratch};
-    j.score = j.panels + stride * head_dim;
+    int64_t stride = padded(j.n_token), n_token = j.n_token, window = j.window;
+    const int32_t *pos = j.pos;
+    j.panels = scratch;
+    j.score = j.panels + stride * j.n_dim;
     j.block = j.score + BLOCK * stride;
     pack_keys(&j);
     for (int64_t q0 = 0; q0 < n_query; q0 += BLOCK) {
@@ -178,16 +191,38 @@ void rows_head(uint16_t *out, const float *q, const float *k, const int32_t *pos
             scores_base(&j, begin, padded(end));
         for (int64_t i = 0; i < n; i++) {
             int64_t p = pos[q0 + i], lo = window && p >= window ? p - window + 1 : 0;
-            float *z = j.score + i * stride;
-            uint16_t *row = out + (q0 + i) * n_token;
-#if SIMD_X86
-            if (avx2)
-                softmax_avx2(z, lo, p, scale);
+            if (logit)
+                put_logits(logit + (q0 + i) * n_token, j.score + i * stride, lo, p, &j);
             else
-#endif
-                softmax_base(z, lo, p, scale);
-            memset(row, 0, (size_t)n_token * sizeof *row);
-            half_from_floats(row + lo, z + lo, p - lo + 1);
+                put_row(out + (q0 + i) * n_token, j.score + i * stride, lo, p, &j);
         }
     }
+}
+
+void rows_head(uint16_t *out, const float *q, const float *k, const int32_t *pos,
+               int64_t n_query, int64_t n_token, int64_t head_dim, float scale, int64_t window,
+               void *scratch)
+{
+    rows_job j = {.q = q,
+                  .k = k,
+                  .pos = pos,
+                  .n_token = n_token,
+                  .n_dim = head_dim,
+                  .window = window,
+                  .scale = scale};
+    run(out, NULL, j, n_query, scratch);
+}
+
+void rows_logits(float *out, const float *q, const float *k, const int32_t *pos,
+                 int64_t n_query, int64_t n_token, int64_t head_dim, float scale,
+                 int64_t window, void *scratch)
+{
+    rows_job j = {.q = q,
+                  .k = k,
+                  .pos = pos,
+                  .n_token = n_token,
+                  .n_dim = head_dim,
+                  .window = window,
+                  .scale = scale};
+    run(NULL, out, j, n_query, scratch);
 }

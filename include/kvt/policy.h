@@ -158,16 +158,16 @@ typedef struct kvt_lane {
     double threshold; /* under by_threshold; NAN while scores are collected to find it */
     int64_t n_slot;
     int64_t step; /* 0: the decision at the end of the prompt; t follows response row t - 1 */
-    const int64_t *pos;             /* [S] position held by each slot, ascending */
-    float *mark;                    /* [S slot_width] the policy's own; moves with the slots */
-    void *state;                    /* state_size bytes, the policy's own; zero at the start */
-    const kvt_sequence *seq;        /* the prompt: lengths, spans, ids, flags, geometry */
-    kvt_view attn;                  /* f32 [H Q S] each row sums to 1 over the slots */
-    kvt_view logits;                /* f32 [H Q S] scaled, before the softmax */
-    kvt_view blocks;                /* f32 [H J S] attention of each block of prompt queries */
-    kvt_view col_sum, col_max;      /* f32 [H S] causal, before any eviction */
-    kvt_view keys, values;          /* f32 [S D] keys after RoPE */
-    kvt_view queries;               /* f32 [H Q D] after RoPE */
+    const int64_t *pos;        /* [S] position held by each slot, ascending */
+    float *mark;               /* [S slot_width] the policy's own; moves with the slots */
+    void *state;               /* state_size bytes, the policy's own; zero at the start */
+    const kvt_sequence *seq;   /* the prompt: lengths, spans, ids, flags, geometry */
+    kvt_view attn;             /* f32 [H Q S] each row sums to 1 over the slots */
+    kvt_view logits;           /* f32 [H Q S] scaled, before the softmax; unseen: -INFINITY */
+    kvt_view blocks;           /* f32 [H J S] attention of each block of prompt queries */
+    kvt_view col_sum, col_max; /* f32 [H S] causal, before any eviction */
+    kvt_view keys, values;     /* f32 [S D] keys after RoPE */
+    kvt_view queries;          /* f32 [H Q D] after RoPE */
     kvt_view query_mean, query_cov; /* f32 [H D], [H D D] before RoPE */
     kvt_view query_freq_abs;        /* f32 [H F] mean magnitude of each rotary pair */
     kvt_view wo_l1, wo_l2;          /* f32 [H S] norms of W_O v */

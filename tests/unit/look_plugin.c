@@ -69,6 +69,62 @@ static void score_columns(const void *params, float *out, bool *pinned, const kv
     }
 }
 
+/* How far the softmax of `scale` times the logits is from the row that comes with them. */
+static double softmax_error(const kvt_lane *lane, int64_t h, int64_t q, float scale)
+{
+    const float *z = at(&lane->logits, h, q), *row = at(&lane->attn, h, q);
+    double top = -INFINITY, sum = 0, worst = 0;
+    for (int64_t s = 0; s < lane->n_slot; s++)
+        top = fmax(top, (double)(scale * z[s]));
+    for (int64_t s = 0; s < lane->n_slot; s++)
+        sum += exp((double)(scale * z[s]) - top);
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        double p = exp((double)(scale * z[s]) - top) / sum;
+        worst = fmax(worst, fabs(p - (double)row[s]));
+    }
+    return worst;
+}
+
+/* Remembers whether any row was not the softmax of its logits. */
+static void see_logits(kvt_lane *lane, float scale)
+{
+    bool *wrong = lane->state;
+    bool same = lane->logits.data && lane->attn.data &&
+                lane->logits.dim[0] == lane->attn.dim[0] &&
+                lane->logits.dim[1] == lane->attn.dim[1] && lane->logits.dim[2] == lane->n_slot;
+    *wrong |= !same;
+    for (int64_t h = 0; same && h < lane->attn.dim[0]; h++)
+        for (int64_t q = 0; q < lane->attn.dim[1]; q++)
+            *wrong |= softmax_error(lane, h, q, scale) > 2e-3;
+}
+
+static void step_logits(const void *params, kvt_lane *lane)
+{
+    (void)params;
+    see_logits(lane, 1);
+}
+
+static void step_wrong_logits(const void *params, kvt_lane *lane)
+{
+    (void)params;
+    see_logits(lane, 2);
+}
+
+/* The first tokens; NaN, which is refused, once a row was wrong. */
+static void score_logits(const void *params, float *out, bool *pinned, const kvt_lane *lane)
+{
+    const bool *wrong = lane->state;
+    (void)params, (void)pinned;
+    for (int64_t s = 0; s < lane->n_slot; s++)
+        out[s] = *wrong ? (float)NAN : -(float)lane->pos[s];
+}
+
+static int64_t window_logits(const void *params, int64_t n_prompt)
+{
+    (void)params;
+    return n_prompt < 4 ? n_prompt : 4;
+}
+
 /* Keys of the other kv head. */
 static void score_layer(const void *params, float *out, bool *pinned, const kvt_lane *lane)
 {
@@ -176,6 +232,27 @@ static const kvt_policy join_policy = {
     .score = score_decision,
     .join = join_decided,
 };
+/* Controls: "all" does not hold them. */
+static const kvt_policy logits_policy = {
+    TEXTS("test-logits"),
+    .traits = {.phases = KVT_PREFILL | KVT_DECODE,
+               .needs = KVT_NEED_ATTN | KVT_NEED_LOGITS,
+               .control = true},
+    .state_size = sizeof(bool),
+    .window = window_logits,
+    .step = step_logits,
+    .score = score_logits,
+};
+static const kvt_policy wrong_logits_policy = {
+    TEXTS("test-logits-wrong"),
+    .traits = {.phases = KVT_PREFILL | KVT_DECODE,
+               .needs = KVT_NEED_ATTN | KVT_NEED_LOGITS,
+               .control = true},
+    .state_size = sizeof(bool),
+    .window = window_logits,
+    .step = step_wrong_logits,
+    .score = score_logits,
+};
 static const kvt_policy fair_policy = {
     TEXTS("test-fair"),
     .traits = {.phases = KVT_PREFILL,
@@ -188,6 +265,6 @@ static const kvt_policy fair_policy = {
 
 KVT_API extern const kvt_policy *const kvt_plugin[];
 const kvt_policy *const kvt_plugin[] = {
-    &rows_policy,  &heads_policy,    &draft_policy, &chunks_policy, &weights_policy,
-    &layer_policy, &decision_policy, &join_policy,  &fair_policy,   &threshold_policy,
-    NULL};
+    &rows_policy,   &heads_policy,        &draft_policy, &chunks_policy, &weights_policy,
+    &layer_policy,  &decision_policy,     &join_policy,  &fair_policy,   &threshold_policy,
+    &logits_policy, &wrong_logits_policy, NULL};

@@ -135,6 +135,32 @@ static void heads_see_their_rows(void **state)
     synth_free(s);
 }
 
+/* At the prompt's end and after every row and eviction a row is the softmax of its logits; of
+ * twice the logits it is not. */
+static void rows_are_softmax_of_logits(void **state)
+{
+    (void)state;
+    kvt_err err;
+    kvt_results *found;
+    kvt_replay_counts counts;
+    synth_spec spec = spec_of();
+    synth *s;
+    const char *trace[] = {trace_of(&s, "logits", &spec)};
+    for (int act = 0; act < 2; act++) {
+        kvt_replay_spec run = run_of(trace, "test-logits", "5,12");
+        run.act = act ? KVT_ACT_PREFILL : KVT_ACT_OWN;
+        found = runs_replay(&run, &counts);
+        assert_int_equal(counts.computed, 2);
+        assert_string_equal(runs_cell(found, "test-logits", "5")->status, "ok");
+        kvt_results_free(found);
+        run.policies = "test-logits-wrong";
+        CHECK_FAILS(kvt_replay(&found, &counts, &run, NULL, &err), KVT_NO, "score of token",
+                    &err);
+        kvt_results_free(found);
+    }
+    synth_free(s);
+}
+
 /* ---- which probe ---------------------------------------------------------------------------
  */
 
@@ -392,6 +418,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_softmax_over_prompt_and_probe),
         cmocka_unit_test(heads_see_their_rows),
+        cmocka_unit_test(rows_are_softmax_of_logits),
         cmocka_unit_test(a_draft_is_of_its_budget),
         cmocka_unit_test(a_draft_is_of_the_slots_that_it_gets),
         cmocka_unit_test(another_draft_is_a_surrogate),

@@ -196,6 +196,39 @@ static void extreme_logits_stay_finite(void **state)
     data_free(&x);
 }
 
+/* Logits are the products in double; the softmax of a row of them is the row, unseen keys are
+ * -INFINITY, and a window counts the query. */
+static void logits_are_rows_before_the_softmax(void **state)
+{
+    (void)state;
+    for (int64_t window = 0; window < 12; window += 5) {
+        data x = data_new(7, 33, 12, window, 2.0f);
+        float *z = malloc((size_t)(x.Q * x.T) * sizeof *z);
+        assert_non_null(z);
+        run(&x);
+        rows_logits(z, x.q, x.k, x.pos, x.Q, x.T, x.D, x.scale, x.window, x.scratch);
+        for (int64_t r = 0; r < x.Q; r++) {
+            double sum = 0;
+            for (int64_t t = 0; t < x.T; t++) {
+                double dot = 0;
+                float got = z[r * x.T + t];
+                bool seen = t <= x.pos[r] && (window == 0 || x.pos[r] - t < window);
+                for (int64_t d = 0; d < x.D; d++)
+                    dot += (double)x.q[r * x.D + d] * (double)x.k[t * x.D + d];
+                assert_int_equal(isfinite(got) != 0, seen);
+                if (seen)
+                    CHECK_NEAR(got, dot * (double)x.scale, 1e-5);
+                sum += exp((double)got);
+            }
+            for (int64_t t = 0; t < x.T; t++)
+                CHECK_NEAR(half_to_float(x.out[r * x.T + t]), exp((double)z[r * x.T + t]) / sum,
+                           3e-4);
+        }
+        free(z);
+        data_free(&x);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +237,7 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_the_call),
         cmocka_unit_test(portable_code_agrees),
         cmocka_unit_test(extreme_logits_stay_finite),
+        cmocka_unit_test(logits_are_rows_before_the_softmax),
     };
     return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
 }

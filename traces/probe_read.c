@@ -36,6 +36,9 @@ static kvt_code read_attrs(hid_t group, kvt_probe_info *p, kvt_err *err)
     if (n_segment < 1 || n_segment > INT32_MAX || n_keep < 0 || n_keep > INT32_MAX)
         return kvt_fail(err, KVT_FORMAT, "%lld segments, n_keep %lld", (long long)n_segment,
                         (long long)n_keep);
+    if (p->n_row < 1)
+        return kvt_fail(err, KVT_FORMAT, "n_row: expected 1 or more, got %lld",
+                        (long long)p->n_row);
     p->kind = (kvt_probe_kind)found;
     p->n_segment = (int)n_segment;
     p->n_keep = (int)n_keep;
@@ -163,8 +166,12 @@ kvt_code probes_read(kvt_trace *t, kvt_err *err)
         ssize_t n = H5Lget_name_by_idx(at, ".", H5_INDEX_NAME, H5_ITER_INC, i, p->name,
                                        sizeof p->name, H5P_DEFAULT);
         hid_t group = -1;
-        if (n <= 0 || n >= (ssize_t)sizeof p->name || h5_has(at, p->name) <= 0 ||
-            (group = H5Gopen2(at, p->name, H5P_DEFAULT)) < 0)
+        if (n >= (ssize_t)sizeof p->name)
+            code =
+                kvt_fail(err, KVT_FORMAT, "/probe/%.40s...: a name of %zd bytes, at most %zu",
+                         p->name, n, sizeof p->name - 1);
+        else if (n <= 0 || h5_has(at, p->name) <= 0 ||
+                 (group = H5Gopen2(at, p->name, H5P_DEFAULT)) < 0)
             code = h5_fail(err, KVT_FORMAT, "/probe");
         else if (read_one(t, group, t->n_probe, err))
             code = kvt_within(err, "/probe/%s", p->name);

@@ -560,6 +560,53 @@ static void an_index_is_checked(void **state)
     synth_free(s);
 }
 
+/* A group of a name that no probe can have, or with a number of rows that none can. */
+static kvt_code rename_or_count(void *arg, kvt_err *e)
+{
+    hid_t file, group;
+    const int64_t *n_row = arg;
+    char name[200];
+    memset(name, 'x', sizeof name);
+    memcpy(name, "probe/", 6);
+    name[sizeof name - 1] = 0;
+    if (h5_file_change(&file, folder_path("lie.h5"), e))
+        return e->code;
+    if (!n_row) {
+        assert_true(H5Lmove(file, "probe/repeat", file, name, H5P_DEFAULT, H5P_DEFAULT) >= 0);
+        return h5_file_close(file, e);
+    }
+    group = H5Gopen2(file, "probe/repeat", H5P_DEFAULT);
+    assert_true(group >= 0 && H5Adelete(group, "n_row") >= 0);
+    kvt_code code = h5_put_int(group, "n_row", *n_row, e);
+    H5Gclose(group);
+    return code ? code : h5_file_close(file, e);
+}
+
+static void names_and_rows_are_told(void **state)
+{
+    (void)state;
+    static int64_t rows[] = {-3, 0, 1 << 30, INT64_MAX};
+    static const char *const parts[] = {
+        "n_row: expected 1 or more, got -3", "n_row: expected 1 or more, got 0",
+        "repeat: q:", "repeat: q:", "a name of 193 bytes, at most"};
+    synth_spec spec = small();
+    kvt_trace *t;
+    synth *s = synth_new(&spec);
+    synth_probes(s);
+    kvt_probe_data p = *synth_probe_of(s, KVT_PROBE_REPEAT, 0);
+    const kvt_probe_data *one = &p;
+    snprintf(p.info.name, sizeof p.info.name, "repeat");
+    for (int i = 0; i < 5; i++) {
+        unlink(folder_path("lie.h5"));
+        write_one(&spec, folder_path("lie.h5"), false);
+        CHECK_OK(kvt_trace_add_probes(folder_path("lie.h5"), &one, 1, false, &err), &err);
+        CHECK_OK(io_once(rename_or_count, i < 4 ? &rows[i] : NULL, &err), &err);
+        CHECK_FAILS(kvt_trace_open(&t, folder_path("lie.h5"), 0, &err), KVT_FORMAT, parts[i],
+                    &err);
+    }
+    synth_free(s);
+}
+
 /* ---- verify --------------------------------------------------------------------------------
  */
 
@@ -681,6 +728,7 @@ int main(void)
         cmocka_unit_test(compressed),
         cmocka_unit_test(kinds_have_names),
         cmocka_unit_test(twice_in_one_call),
+        cmocka_unit_test(names_and_rows_are_told),
         cmocka_unit_test(force_replaces),
         cmocka_unit_test(link_and_mode_stay),
         cmocka_unit_test(a_kill_leaves_a_whole_file),

@@ -1,6 +1,7 @@
 /* look_plugin - policies that only tests use, as a plug-in that calls nothing of kvt: they read
  * probes, weights, decisions and whole layers, keep by a threshold, join slots. */
 #include "kvt/policy.h"
+#include "kvt/share.h"
 
 #include <math.h>
 
@@ -68,6 +69,46 @@ static void score_columns(const void *params, float *out, bool *pinned, const kv
         pinned[s] = lane->pos[s] < 2;
     }
 }
+
+/* What the last rows look at, read where it is scored; NaN where no rows are there. */
+static void score_seen(const void *params, float *out, bool *pinned, const kvt_lane *lane)
+{
+    (void)params, (void)pinned;
+    const kvt_view *v = &lane->attn;
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        out[s] = v->data ? 0 : (float)NAN;
+        for (int64_t h = 0; v->data && h < v->dim[0]; h++)
+            for (int64_t q = 0; q < v->dim[1]; q++)
+                out[s] += at(v, h, q)[s];
+    }
+}
+
+/* Of all lanes of the model, the one that looks most at the first token gives four slots to the
+ * one that looks least at it. */
+static void split_extremes(const void *params, int64_t *budget, const kvt_lane *lane,
+                           int n_lane, const float *const *score, const int64_t *n_pinned,
+                           int64_t total)
+{
+    int most = 0, least = 0;
+    (void)params, (void)lane, (void)n_pinned;
+    for (int i = 0; i < n_lane; i++) {
+        budget[i] = total / n_lane;
+        most = score[i][0] > score[most][0] ? i : most;
+        least = score[i][0] < score[least][0] ? i : least;
+    }
+    budget[most] -= 4;
+    budget[least] += 4;
+}
+
+static const kvt_share extremes = {
+    .abi = KVT_POLICY_ABI,
+    .name = "extremes",
+    .title = "test",
+    .paper = "test",
+    .differs = "",
+    .scope = KVT_BY_MODEL,
+    .split = split_extremes,
+};
 
 /* How far the softmax of `scale` times the logits is from the row that comes with them. */
 static double softmax_error(const kvt_lane *lane, int64_t h, int64_t q, float scale)
@@ -233,6 +274,32 @@ static const kvt_policy join_policy = {
     .join = join_decided,
 };
 /* Controls: "all" does not hold them. */
+static const kvt_policy seen_policy = {
+    TEXTS("test-seen"),
+    .traits = {.phases = KVT_PREFILL,
+               .needs = KVT_NEED_ATTN,
+               .one_ranking = true,
+               .control = true},
+    .window = window_logits,
+    .score = score_seen,
+};
+static const kvt_policy seen_model_policy = {
+    TEXTS("test-seen-model"),
+    .traits = {.phases = KVT_PREFILL,
+               .needs = KVT_NEED_ATTN,
+               .one_ranking = true,
+               .control = true},
+    .share = &extremes,
+    .window = window_logits,
+    .score = score_seen,
+};
+static const kvt_policy seen_budget_policy = {
+    TEXTS("test-seen-budget"),
+    .traits = {.phases = KVT_PREFILL, .needs = KVT_NEED_ATTN, .control = true},
+    .share = &extremes,
+    .window = window_logits,
+    .score = score_seen,
+};
 static const kvt_policy logits_policy = {
     TEXTS("test-logits"),
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
@@ -265,6 +332,7 @@ static const kvt_policy fair_policy = {
 
 KVT_API extern const kvt_policy *const kvt_plugin[];
 const kvt_policy *const kvt_plugin[] = {
-    &rows_policy,   &heads_policy,        &draft_policy, &chunks_policy, &weights_policy,
-    &layer_policy,  &decision_policy,     &join_policy,  &fair_policy,   &threshold_policy,
-    &logits_policy, &wrong_logits_policy, NULL};
+    &rows_policy,    &heads_policy,      &draft_policy,       &chunks_policy,
+    &weights_policy, &layer_policy,      &decision_policy,    &join_policy,
+    &fair_policy,    &threshold_policy,  &logits_policy,      &wrong_logits_policy,
+    &seen_policy,    &seen_model_policy, &seen_budget_policy, NULL};

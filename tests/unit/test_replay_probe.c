@@ -161,6 +161,52 @@ static void rows_are_softmax_of_logits(void **state)
     synth_free(s);
 }
 
+/* An allocator over the model sees the scores of every layer, made from its rows, though layers
+ * are read one at a time: the same scores as lane by lane, other shares, the same total. */
+static void lanes_of_the_model_are_scored_from_rows(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"test-seen-model", "test-seen-budget"};
+    synth_spec spec = spec_of();
+    synth *s;
+    const char *trace[] = {trace_of(&s, "model", &spec)};
+    kvt_replay_spec run = run_of(trace, "test-seen,test-seen-model,test-seen-budget", "6,10");
+    kvt_results *found = runs_replay(&run, NULL);
+    const kvt_result *alone = runs_result(found, "test-seen");
+    int64_t N = spec.n_prompt, lanes = alone->n_layer * alone->n_lane;
+    int64_t most = 0, least = 0;
+    for (int64_t i = 0; i < lanes; i++) {
+        most = alone->score[i * N] > alone->score[most * N] ? i : most;
+        least = alone->score[i * N] < alone->score[least * N] ? i : least;
+    }
+    assert_true(most / alone->n_lane != least / alone->n_lane); /* of two layers */
+    for (int p = 0; p < 2; p++) {
+        const kvt_result *r = runs_result(found, names[p]);
+        assert_int_equal(r->n_cell, 2);
+        assert_memory_equal(r->score, alone->score, (size_t)(lanes * N) * sizeof *r->score);
+        for (int c = 0; c < 2; c++)
+            for (int64_t i = 0; i < lanes; i++) {
+                int64_t gets = c == 0 ? 6 : 10, kept = 0;
+                gets += i == least ? 4 : i == most ? -4 : 0;
+                const kvt_lane_row *lane = &r->lane[c * lanes + i];
+                assert_int_equal(lane->asked_tokens, gets);
+                assert_int_equal(lane->kept_prefill_tokens, gets);
+                for (int64_t j = 0; j < N; j++) {
+                    int64_t above = 0;
+                    for (int64_t k = 0; k < N; k++)
+                        above += alone->score[i * N + k] > alone->score[i * N + j] ||
+                                 (alone->score[i * N + k] == alone->score[i * N + j] && k < j);
+                    kept += above < gets;
+                    if (r->rank)
+                        assert_int_equal(r->rank[i * N + j], above);
+                }
+                assert_int_equal(kept, gets);
+            }
+    }
+    kvt_results_free(found);
+    synth_free(s);
+}
+
 /* ---- which probe ---------------------------------------------------------------------------
  */
 
@@ -419,6 +465,7 @@ int main(void)
         cmocka_unit_test(rows_are_softmax_over_prompt_and_probe),
         cmocka_unit_test(heads_see_their_rows),
         cmocka_unit_test(rows_are_softmax_of_logits),
+        cmocka_unit_test(lanes_of_the_model_are_scored_from_rows),
         cmocka_unit_test(a_draft_is_of_its_budget),
         cmocka_unit_test(a_draft_is_of_the_slots_that_it_gets),
         cmocka_unit_test(another_draft_is_a_surrogate),

@@ -65,6 +65,35 @@ static void check_offers(const plan *p)
     }
 }
 
+static int64_t number(const kvt_scorer *s, const char *name)
+{
+    kvt_view v;
+    kvt_err err;
+    bool there = !kvt_scorer_find(s, name, &v, &err) && v.rank == 0;
+    double value = there ? (double)*(const float *)v.data : 0;
+    return value >= 0 && value <= 1 << 30 ? (int64_t)value : 0;
+}
+
+/* KVpop's files may be made for one k; a budget leaves what it leaves (design.md 6). */
+static void check_slots(const plan *p)
+{
+    for (int i = 0; i < p->n_file; i++) {
+        const kvt_scorer *s = p->file[i].scorer;
+        const char *kind = kvt_scorer_info_of(s)->kind;
+        int64_t k = number(s, "slots"), rest = number(s, "sinks") + number(s, "window");
+        bool other = false, read = false;
+        for (int u = 0; u < p->n_use; u++) /* not DMS, which has no slots */
+            read |= strcmp(p->use[u].use->policy->name, kind) == 0;
+        for (int b = 0; b < p->n_budget; b++)
+            other |= p->budget[b].kind != KVT_BUDGET_TOKENS || p->budget[b].num != rest + k;
+        if (strncmp(kind, "kvpop", 5) == 0 && k > 0 && other && read)
+            kvt_log(p->ctx, KVT_LOG_WARN, "replay",
+                    "weights '%s': trained for k = %lld beside sinks and window, a budget of "
+                    "%lld; here k is what each budget leaves",
+                    p->file[i].path, (long long)k, (long long)(rest + k));
+    }
+}
+
 kvt_code plan_weights_named(plan *p, kvt_err *err)
 {
     check_offers(p);
@@ -73,6 +102,7 @@ kvt_code plan_weights_named(plan *p, kvt_err *err)
         if (u->own.weights[0] && add_file(p, u->own.weights, false, err))
             return kvt_within(err, "policy %s", u->name);
     }
+    check_slots(p);
     return KVT_OK;
 }
 

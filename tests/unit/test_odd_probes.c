@@ -31,16 +31,30 @@ typedef struct told {
     char status[16], reason[600];
 } told;
 
+/* Warnings of the last run. */
+static char warned[2048];
+
+static void listen(void *user, kvt_log_level level, const char *area, const char *text)
+{
+    size_t n = strlen(warned);
+    (void)user, (void)area;
+    if (level == KVT_LOG_WARN)
+        snprintf(warned + n, sizeof warned - n, "%s\n", text);
+}
+
+static const char *budgets = "12";
+
 /* What the one cell of a policy says. */
 static told run(const char *policy, const char *weights)
 {
     const char *trace[] = {NULL}, *file[] = {weights};
     char path[400];
     kvt_err err;
-    kvt_ctx ctx = {.n_thread = 1};
+    kvt_ctx ctx = {.log = listen, .n_thread = 1};
     kvt_results *found = NULL;
     kvt_replay_counts counts;
     told out = {.code = KVT_OK};
+    warned[0] = 0;
     snprintf(path, sizeof path, "%s/odd.h5", runs_dir);
     out.code = synth_write(made, path, &err);
     if (out.code) {
@@ -51,7 +65,7 @@ static told run(const char *policy, const char *weights)
     kvt_replay_spec spec = {.trace = trace,
                             .n_trace = 1,
                             .policies = policy,
-                            .budgets = "12",
+                            .budgets = budgets,
                             .weights = file,
                             .n_weights = weights != NULL,
                             .no_controls = true,
@@ -235,6 +249,33 @@ static void number_is_told(void **state)
     synth_free(made);
 }
 
+/* The file was made for k = 4 beside 2 sinks and a window of 3. */
+static void another_k_is_said(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *policy, *budgets;
+        bool said;
+    } runs[] = {{"kvpop-mlp", "9", false},
+                {"kvpop-mlp", "12", true},
+                {"kvpop-mlp", "50%", true},
+                {"dms:threshold=0", "12", false}};
+    char path[400];
+    synth_spec spec = spec_of();
+    made = synth_new(&spec);
+    edit_scorer(path, "kvpop-mlp", "sinks", 2);
+    for (int i = 0; i < 4; i++) {
+        budgets = runs[i].budgets;
+        assert_string_equal(run(runs[i].policy, path).status, "ok");
+        const char *said =
+            strstr(warned, "trained for k = 4 beside sinks and window, a budget");
+        if ((said != NULL) != runs[i].said)
+            fail_msg("%s at %s: %s", runs[i].policy, runs[i].budgets, warned);
+    }
+    budgets = "12";
+    synth_free(made);
+}
+
 /* ---- decisions -----------------------------------------------------------------------------
  */
 
@@ -260,7 +301,7 @@ static void a_decay_above_one_is_told(void **state)
 int main(void)
 {
     enum { N = sizeof odds / sizeof odds[0], S = sizeof numbers / sizeof numbers[0] };
-    struct CMUnitTest tests[N + S + 1];
+    struct CMUnitTest tests[N + S + 2];
     for (int i = 0; i < N; i++)
         tests[i] = (struct CMUnitTest){.name = odds[i].policy,
                                        .test_func = is_told,
@@ -270,5 +311,6 @@ int main(void)
                                            .test_func = number_is_told,
                                            .initial_state = (void *)(uintptr_t)&numbers[i]};
     tests[N + S] = (struct CMUnitTest)cmocka_unit_test(a_decay_above_one_is_told);
-    return _cmocka_run_group_tests("odd probes", tests, N + S + 1, runs_open, runs_close);
+    tests[N + S + 1] = (struct CMUnitTest)cmocka_unit_test(another_k_is_said);
+    return _cmocka_run_group_tests("odd probes", tests, N + S + 2, runs_open, runs_close);
 }

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kvt/arena.h"
+
 static void keys_are_told_apart(void **state)
 {
     (void)state;
@@ -283,6 +285,41 @@ static void the_command_that_makes_a_view(void **state)
     hand_free(h);
 }
 
+/* Two settings of one policy are told apart by what has to be typed for them, and found by it.
+ */
+static void settings_have_names_of_their_own(void **state)
+{
+    (void)state;
+    static const char *const uses[] = {
+        "snapkv:compat=paper,window=32,pool=7,kind=max,order=sum",
+        "snapkv:compat=paper,window=8,pool=1,kind=max,order=sum",
+        "tova",
+    };
+    kvt_err err;
+    tui_data d = {.digest = "of-this-trace", .results = kvt_alloc(1, sizeof *d.results)};
+    for (int i = 0; i < 3; i++) {
+        kvt_result *r = kvt_result_new();
+        size_t name = strcspn(uses[i], ":");
+        r->n_cell = 1;
+        r->cell = kvt_alloc(1, sizeof *r->cell);
+        r->cell[0].seed = KVT_EMPTY_INT;
+        snprintf(r->trace_digest, sizeof r->trace_digest, "%s", d.digest);
+        snprintf(r->policy_text, sizeof r->policy_text, "%s", uses[i]);
+        snprintf(r->cell[0].policy, sizeof r->cell[0].policy, "%.*s", (int)name, uses[i]);
+        snprintf(r->cell[0].policy_params, sizeof r->cell[0].policy_params, "%s",
+                 uses[i] + name + (uses[i][name] == ':'));
+        CHECK_OK(kvt_results_add(d.results, r, &err), &err);
+    }
+    tui_data_index(&d);
+    assert_int_equal(d.n_policy, 3);
+    assert_string_equal(d.policy[0].label, "snapkv");
+    assert_string_equal(d.policy[1].label, "snapkv:window=8,pool=1");
+    assert_string_equal(d.policy[2].label, "tova");
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(tui_data_find_policy(&d, d.policy[i].label), i);
+    tui_data_fini(&d);
+}
+
 int main(void)
 {
     struct CMUnitTest tests[40];
@@ -291,6 +328,7 @@ int main(void)
         return CHECK_SKIP;
     CHECK_ROWS(tests, &n, commands, command_is_read);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(keys_are_told_apart);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(settings_have_names_of_their_own);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(opens_on_the_worst_lane);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(regret_is_what_it_says);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(context_stays_and_esc_returns);

@@ -182,6 +182,9 @@ static void use_kind(pass *x, const kvt_trace *t)
         char text[400], budgets[96], command[160];
         int at = evicted ? find_probe(x, t, held(cell->tokens, x->n_prompt)) : full;
         const kvt_probe_info *p = at >= 0 ? kvt_trace_probe_info(t, at) : NULL;
+        /* Where the prompt fits nothing goes, whatever a draft would have said. */
+        if (at == -1 && held(cell->tokens, x->n_prompt) == x->n_prompt && !x->use->policy->step)
+            continue;
         if (p && unfit(p)) {
             snprintf(text, sizeof text, "probe '%.60s': %.90s", p->name, unfit(p));
             skip(x, cell, text);

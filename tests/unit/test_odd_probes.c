@@ -29,6 +29,7 @@ static synth_spec spec_of(void)
 typedef struct told {
     kvt_code code;
     char status[16], reason[600];
+    double lost; /* mean lost mass */
 } told;
 
 /* Warnings of the last run. */
@@ -76,6 +77,7 @@ static told run(const char *policy, const char *weights)
     if (found && found->n > 0 && found->result[0]->n_cell > 0) {
         const kvt_cell *c = &found->result[0]->cell[0];
         snprintf(out.status, sizeof out.status, "%s", c->status);
+        out.lost = runs_value(c, "lost_mass_mean_frac");
         snprintf(out.reason, sizeof out.reason, "%s", c->error);
     }
     kvt_results_free(found);
@@ -276,6 +278,28 @@ static void another_k_is_said(void **state)
     synth_free(made);
 }
 
+/* A budget of the whole prompt needs no draft: nothing goes. */
+static void a_prompt_that_fits_needs_no_draft(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"laq", "laq-plus"}, *const all[] = {"24", "100%",
+                                                                               "99"};
+    synth_spec spec = spec_of();
+    made = synth_new(&spec);
+    synth_probes(made);
+    for (int i = 0; i < 6; i++) {
+        budgets = all[i / 2];
+        told t = run(policies[i % 2], NULL);
+        if (strcmp(t.status, "ok") != 0)
+            fail_msg("%s at %s: %s: %s", policies[i % 2], budgets, t.status, t.reason);
+        assert_float_equal(t.lost, 0, 0);
+    }
+    budgets = "11";
+    assert_string_equal(run("laq", NULL).status, "skipped");
+    budgets = "12";
+    synth_free(made);
+}
+
 /* ---- decisions -----------------------------------------------------------------------------
  */
 
@@ -301,7 +325,7 @@ static void a_decay_above_one_is_told(void **state)
 int main(void)
 {
     enum { N = sizeof odds / sizeof odds[0], S = sizeof numbers / sizeof numbers[0] };
-    struct CMUnitTest tests[N + S + 2];
+    struct CMUnitTest tests[N + S + 3];
     for (int i = 0; i < N; i++)
         tests[i] = (struct CMUnitTest){.name = odds[i].policy,
                                        .test_func = is_told,
@@ -312,5 +336,6 @@ int main(void)
                                            .initial_state = (void *)(uintptr_t)&numbers[i]};
     tests[N + S] = (struct CMUnitTest)cmocka_unit_test(a_decay_above_one_is_told);
     tests[N + S + 1] = (struct CMUnitTest)cmocka_unit_test(another_k_is_said);
-    return _cmocka_run_group_tests("odd probes", tests, N + S + 2, runs_open, runs_close);
+    tests[N + S + 2] = (struct CMUnitTest)cmocka_unit_test(a_prompt_that_fits_needs_no_draft);
+    return _cmocka_run_group_tests("odd probes", tests, N + S + 3, runs_open, runs_close);
 }

@@ -1,4 +1,5 @@
 /* pieces_score.c - arithmetic that policies with a learned score for each token share. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -90,6 +91,37 @@ static double priority(const kvt_pop *p, double r, int64_t position, int64_t now
     return r + (double)((now - position) / p->step) * p->log_gamma;
 }
 
+/* The slot that row q drops: of those that are left and out of the window the least, of equal
+ * ones the later; -1: none. */
+static int64_t least_at(const kvt_pop *p, const float *r, const bool *gone,
+                        const kvt_lane *lane, int64_t q)
+{
+    int64_t at = -1;
+    double least = INFINITY;
+    for (int64_t s = 0; s < lane->n_slot && q - lane->pos[s] >= p->window; s++) {
+        if (gone[s] || lane->pos[s] < p->sinks)
+            continue;
+        double now = priority(p, (double)r[s], lane->pos[s], q);
+        if (now <= least)
+            least = now, at = s;
+    }
+    return at;
+}
+
+/* With steps the order changes with q, so that the prompt's rows drop one after the other, as
+ * those of the response do. What went is put below all that is left. */
+static void drop_by_row(const kvt_pop *p, const float *r, float *score, const kvt_lane *lane)
+{
+    bool *gone = kvt_arena_array(lane->scratch, lane->n_slot, sizeof *gone);
+    for (int64_t s = 0; !gone && s < lane->n_slot; s++) /* NaN, which is refused: no memory */
+        score[s] = NAN;
+    for (int64_t n = lane->budget; gone && n < lane->n_slot; n++) {
+        int64_t at = least_at(p, r, gone, lane, lane->pos[n]);
+        if (at >= 0)
+            gone[at] = true, score[at] = -FLT_MAX;
+    }
+}
+
 void kvt_pop_score(const kvt_pop *p, const float *r, float *score, bool *pinned,
                    const kvt_lane *lane)
 {
@@ -103,6 +135,8 @@ void kvt_pop_score(const kvt_pop *p, const float *r, float *score, bool *pinned,
     }
     if (best >= 0 && lane->budget > 0 && lane->budget <= p->sinks + p->window)
         pinned[best] = true;
+    else if (p->step > 1 && lane->step == 0 && lane->budget > 0)
+        drop_by_row(p, r, score, lane);
 }
 
 void kvt_keep_best_of_all(bool *const *keep, const kvt_lane *lane, int n_lane,

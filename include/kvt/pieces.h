@@ -107,8 +107,10 @@ KVT_API float kvt_weight_number(const kvt_lane *lane, int i); /* weights[i], axe
  *   step = 1   pi_t = r_t - t log gamma                     the same at every q
  *   step > 1   r_t(q) = r_t + floor((q - t) / step) log gamma
  *
- * decide. Where the budget leaves no slot for them the best is pinned, too, so that the engine
- * refuses with the budget that is needed. r [S], f32. */
+ * decide; with step > 1 each row of the prompt drops the least in its turn, O(S) a row, since
+ * the order of its end would keep another set. Where the budget leaves no slot for them the
+ * best is pinned, too, so that the engine refuses with the budget that is needed. r [S], f32.
+ */
 typedef struct kvt_pop {
     int64_t sinks, window, step;
     double log_gamma;

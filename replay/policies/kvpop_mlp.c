@@ -14,7 +14,8 @@
  * It drops before the row attends, so that every row sees exactly min(q + 1, B) tokens; an
  * evicted one never returns. Choosing the best k of what is left is the paper's heap: where
  * n_d = 1 the token that leaves the window enters if its pi exceeds the smallest. Where n_d is
- * larger the order changes with q, and only this online form is exact.
+ * larger the order changes with q, and only this online form is exact: the prompt's rows drop
+ * one after the other, too.
  *
  * S, w, n_d, gamma and the network come from weights=FILE (kvt train). The paper does not give
  * the hidden width; the trainer says which it took. A linear scorer is the same form with K =

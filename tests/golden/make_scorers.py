@@ -150,13 +150,15 @@ def kvpop(t, budget, score, log_gamma, S=2, w=5, step=1, decode=True):
             held = []
             for q in range(t.T if decode else t.N):
                 held.append(q)
-                if q < t.N - 1:
-                    continue
+                if q < t.N - 1 and step == 1:
+                    continue  # a heap: the end of the prompt says it all
                 fixed = [p for p in held if p < S or q - p < w]
                 rest = {p: r[p] + (q - p) // step * lg for p in held if p not in fixed}
                 if len(held) > budget:
                     held = sorted(fixed + best(rest, budget - len(fixed)))
-                if decode:  # exactly min(q + 1, B); the prompt comes at once
+                if q < t.N - 1:
+                    continue
+                if decode:  # exactly min(q + 1, B)
                     assert len(held) == min(q + 1, budget)
                 yield q + 1 - t.N, l, g, list(held)
 

@@ -225,8 +225,8 @@ static int64_t least_of(const bool *in, const double *r, double gamma, int64_t q
     return at;
 }
 
-/* With a decay step the order changes with age: what is dropped, at the end of the prompt and
- * in front of each row, is the least at that moment, and never returns. */
+/* With a decay step the order changes with age: what is dropped in front of each row, the
+ * prompt's, too, is the least at that moment, and never returns. */
 static void kvpop_decays_in_steps(void **state)
 {
     (void)state;
@@ -249,9 +249,7 @@ static void kvpop_decays_in_steps(void **state)
                 int64_t came = q - WINDOW;
                 if (came >= SINKS)
                     in[came] = true, n++;
-                if (q < N - 1)
-                    continue;
-                for (; q >= N - 1 && n > K; n--)
+                for (; n > K; n--)
                     in[least_of(in, r, gamma, q)] = false;
                 if (q < N - 1)
                     continue;

@@ -225,7 +225,7 @@ static void decay_in_steps_is_online(void **state)
             int64_t n = 0, worst;
             for (int64_t j = 0; j <= q; j++)
                 n += held[j];
-            for (; q >= N - 1 && n > r.budget; n--) {
+            for (; n > r.budget; n--) {
                 worst = -1;
                 for (int64_t j = p.sinks; j <= q - p.window; j++) {
                     double now = score[j] + (double)((q - j) / p.step) * lg;

@@ -16,9 +16,11 @@
  * all do, the instruction's among them, as in both published codes. Selection: scope=lane keeps
  * the best B of each lane; scope=model the best of all lanes of the model together, B for each
  * on average. sinks=prefix: the template's prefix, always kept, in front of every chunk;
- * sinks=four: the first four tokens, which score 1 and so come first.
+ * sinks=four: the first four tokens, which score 1 and so come first (scores of KVzip+ may be
+ * larger; kvpress 0.5.5 then keeps the four all the same).
  *
- * Differs: the prefix counts towards B; equal scores at the cut fill the budget by position
+ * Differs: the question is a part of the prompt and is repeated with it; the prefix counts
+ * towards B; equal scores at the cut fill the budget by position
  * (ties=drop: none of them is kept, as the official threshold does); ||h_i|| is taken before
  * the norm. In layers with a sliding window rows still see their three parts whole. Cost for
  * each lane, once: O(H N C D) time for chunks of C tokens, beside the probe's N and more rows;
@@ -255,7 +257,8 @@ const kvt_policy kvt_policy_kvzip = {
         "plus=true is KVzip+ of NVIDIA/kvpress: each attention times ||W_O v|| of the token, "
         "over the norm of the row's residual.",
     .differs =
-        "the template's prefix counts towards the budget; equal scores at the cut fill the "
+        "a trace's prompt holds its question, which is repeated with it; the template's prefix "
+        "counts towards the budget; equal scores at the cut fill the "
         "budget by position (ties=drop: as published, fewer are kept); the row's norm in "
         "KVzip+ is taken before the input norm; of its two selections the default is "
         "scope=lane",

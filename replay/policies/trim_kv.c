@@ -16,8 +16,10 @@
  * The gate belongs to a model that was trained with it, so that its decisions are read: from
  * /decision/logit of policy trim-kv, what logsigmoid is taken of.
  *
- * Differs: the variant that adds log |k_t| and DBTrimKV's one budget for all lanes are not
- * here. Cost for each lane: O(S) a decision; one float a slot (ngocbh/trimkv 0456bc4). */
+ * Differs: ages are those of the formula; the published code has seen + 1 - t, one more, and
+ * waits for B + 128 tokens at the prompt's end, too. The variant that adds log |k_t| and
+ * DBTrimKV's one budget for all lanes are not here. Cost for each lane: O(S) a decision; one
+ * float a slot (ngocbh/trimkv 0456bc4). */
 #include "kvt/pieces.h"
 
 #include <math.h>
@@ -80,8 +82,11 @@ const kvt_policy kvt_policy_trim_kv = {
         "attention fades by beta to the power of the age, KL to the plain model and a "
         "penalty on what is held.\n\n"
         "Its values are read from the trace of a model with such gates (/decision/logit).",
-    .differs = "nothing in what is kept; without the variant that adds log |k| and without "
-               "DBTrimKV's common budget of all lanes",
+    .differs =
+        "ages as in the paper's formula; the published code counts one more, (q + 2 - t) "
+        "after row q, and leaves a prompt below B + 128 whole, where here the prompt's "
+        "end always cuts to B; without the variant that adds log |k| and without "
+        "DBTrimKV's common budget of all lanes",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_DECISION,
                .exactness = KVT_OPEN_LOOP,

@@ -1,6 +1,6 @@
 /* test_golden_scored.c - what policies with a learned score keep, token by token, against numpy
- * versions in double, written from the papers (make_scorers.py). Every cell of the CSV files is
- * a test of its own. */
+ * versions in double, written from the papers (make_scorers.py), and KVzap against kvpress
+ * itself (make_kvpress_kvzap.py). Every cell of the CSV files is a test of its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,12 +46,13 @@ static char *take(char **at, char stop)
     return start + quoted;
 }
 
-static void read_cells(const kvt_policy *p)
+/* From NAME.csv, or from the file that is named. */
+static void read_cells(const kvt_policy *p, const char *name)
 {
     char path[512], file[64];
     kvt_err err;
     buf text;
-    snprintf(file, sizeof file, "%s", p->name);
+    snprintf(file, sizeof file, "%s", name ? name : p->name);
     for (char *c = file; *c; c++)
         *c = *c == '-' ? '_' : *c;
     snprintf(path, sizeof path, "%s/tests/golden/%s.csv", KVT_SOURCE_DIR, file);
@@ -139,7 +140,8 @@ int main(void)
 {
     memory = kvt_arena_new((size_t)1 << 30);
     for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++)
-        read_cells(kvt_policy_find(policies[i]));
+        read_cells(kvt_policy_find(policies[i]), NULL);
+    read_cells(kvt_policy_find("kvzap"), "kvpress_kvzap");
     static struct CMUnitTest tests[CELL_MAX];
     for (int i = 0; i < n_cell; i++)
         tests[i] = (struct CMUnitTest){.name = cells[i].name,

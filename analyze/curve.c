@@ -30,7 +30,8 @@ static void curve_schema(kvt_schema *out)
                    "what the number is worth; the worst over traces"),
         KVT_COLUMN(kvt_curve_row, act, "", "when it decides: prefill or decode"),
         KVT_COLUMN(kvt_curve_row, growth, "",
-                   "on-top: decoded tokens come on top of the budget; inside"),
+                   "on-top: decoded tokens come on top of the budget; inside: they count in "
+                   "it; ragged: a threshold decides"),
         KVT_COLUMN(kvt_curve_row, budget_asked, "", "budget as typed"),
         KVT_COLUMN(kvt_curve_row, budget_frac, "frac",
                    "slots a lane may hold as a share of the prompt, mean over traces"),

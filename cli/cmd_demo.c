@@ -17,6 +17,7 @@ typedef struct samples {
     char folder[PATH_BYTES], path[SAMPLES_MAX][PATH_BYTES];
     const char *name[SAMPLES_MAX]; /* the paths, as kvt_replay() wants them */
     int n;
+    char weights[PATH_BYTES]; /* a scorer of the same model */
 } samples;
 
 static bool is_trace_name(const char *name)
@@ -93,11 +94,16 @@ static kvt_code run(cli *c, const void *options, int n_arg, char **arg, kvt_err 
     if (!s)
         return kvt_fail_memory(err, sizeof *s);
     kvt_code code = find_samples(s, err);
+    if (!code)
+        code = file_join(s->weights, PATH_BYTES, s->folder, "learned/kvpop-mlp.h5", err);
     if (!code) {
+        const char *weights = s->weights;
         kvt_replay_spec spec = {.trace = s->name,
                                 .n_trace = s->n,
                                 .policies = "all",
                                 .budgets = budgets,
+                                .weights = &weights,
+                                .n_weights = file_exists(weights),
                                 .out_dir = ""};
         code = kvt_replay(&results, &counts, &spec, &c->ctx, err);
     }

@@ -298,9 +298,12 @@ static void print_legend(const kvt_curve_row *row, int64_t n)
     printf("LOST MASS  share of the full attention on evicted tokens, 0 is best; in brackets: "
            "%s%s\n",
            kind, strcmp(kind, "95% over lanes") == 0 ? " of this one trace, a spread" : "");
+    bool ragged = false;
+    for (int64_t i = 0; i < n; i++)
+        ragged |= strcmp(row[i].growth, "ragged") == 0;
     printf("GROWTH     on-top: decoded tokens come on top of the budget; inside: they count in "
-           "it. "
-           "Compare like with like.\n");
+           "it.%s Compare like with like.\n",
+           ragged ? " ragged: a threshold met it in the mean at the prompt's end." : "");
 }
 
 kvt_code cli_replay_table(cli *c, const kvt_results *results, kvt_err *err)

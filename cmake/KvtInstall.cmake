@@ -29,7 +29,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/kvt DESTINATION ${CMAKE_INSTALL_
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/traces DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.def" PATTERN samples EXCLUDE)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/traces/samples DESTINATION ${CMAKE_INSTALL_DATADIR}/kvt
-        FILES_MATCHING PATTERN "*.h5")
+        FILES_MATCHING PATTERN "*.h5" PATTERN "*.safetensors")
 install(FILES ${PROJECT_BINARY_DIR}/kvt.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 # Manual pages: sources in docs/man are printed by `kvt help --man` (scripts/update-docs).

@@ -4,6 +4,7 @@
  * has an opinion. */
 #include "replay/engine_priv.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/select.h"
@@ -146,6 +147,14 @@ static void keep_above(kvt_engine *e, int budget, const engine_turn *turn, int n
     }
 }
 
+/* Whether the budget says anything: not where a threshold of the policy's own or of the user's
+ * decides, nor while scores are collected to find one. */
+static bool is_asked(const kvt_engine *e, const engine_turn *turn)
+{
+    return !e->traits.by_threshold || !(e->traits.own_threshold || e->use->own.threshold[0] ||
+                                        isnan(turn->view.threshold));
+}
+
 /* Sets keep of a group that is scored. False: refused, or no memory (err is written then). */
 static kvt_code keep_some(kvt_engine *e, engine_turn *turn, int n, int budget, const int *layer,
                           int n_layer, kvt_err *err)
@@ -153,18 +162,18 @@ static kvt_code keep_some(kvt_engine *e, engine_turn *turn, int n, int budget, c
     kvt_arena *work = e->layer[turn[0].layer].work;
     int64_t B = e->budget[budget];
     table t;
-    if (e->traits.by_threshold) {
-        keep_above(e, budget, turn, n);
-        return KVT_OK;
-    }
     for (int i = 0; i < n; i++) {
-        if (turn[i].n_pinned > B && !e->traits.may_exceed) {
+        if (turn[i].n_pinned > B && !e->traits.may_exceed && is_asked(e, &turn[i])) {
             engine_refuse(
                 e, budget, layer, n_layer, false,
                 "its rule keeps %lld tokens, which need a budget of %lld or more, got %lld",
                 (long long)turn[i].n_pinned, (long long)turn[i].n_pinned, (long long)B);
             return KVT_OK;
         }
+    }
+    if (e->traits.by_threshold) {
+        keep_above(e, budget, turn, n);
+        return KVT_OK;
     }
     int64_t *share = kvt_arena_array(work, n, sizeof *share);
     if (!share || !make_table(&t, work, n))

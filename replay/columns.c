@@ -19,7 +19,7 @@ static const kvt_column cell_columns[] = {
     C(budget_tokens,    "tokens", "slots that a lane may hold, mean over lanes"),
     C(budget_frac,      "frac", "the same as a share of the prompt"),
     C(act,              "", "when the policy acts: prefill or decode"),
-    C(growth,           "", "on-top: decoded tokens come on top of the budget; inside: they do not"),
+    C(growth,           "", "on-top: decoded tokens come on top of the budget; inside: they count in it; ragged: a threshold decides, which met the budget in the mean at the end of the prompt"),
     C(seed,             "", "seed of its random numbers; empty where it draws none"),
     C(model,            "", "name of the model"),
     C(layers,           "1", "layers that were replayed"),

@@ -215,7 +215,11 @@ static void identify(const finisher *f, kvt_cell *c, int cell)
     c->budget_tokens = (double)x->tokens;
     c->budget_frac = (double)x->tokens / (double)p->n_prompt;
     snprintf(c->act, sizeof c->act, "%s", p->inside ? "decode" : "prefill");
-    snprintf(c->growth, sizeof c->growth, "%s", p->inside ? "inside" : "on-top");
+    bool ragged = p->inside && p->use->traits.by_threshold; /* no lane has a bound */
+    snprintf(c->growth, sizeof c->growth, "%s",
+             ragged      ? "ragged"
+             : p->inside ? "inside"
+                         : "on-top");
     c->seed = p->drew ? (int64_t)p->seed : KVT_EMPTY_INT;
     snprintf(c->model, sizeof c->model, "%s", g->name);
     c->layers = f->r->n_layer;

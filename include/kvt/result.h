@@ -22,7 +22,7 @@ typedef struct kvt_cell {
     double budget_tokens; /* slots a lane may hold, mean over lanes */
     double budget_frac;   /* of the prompt */
     char act[16];         /* prefill, decode */
-    char growth[16];      /* on-top: decoded tokens come on top of the budget; inside */
+    char growth[16];      /* on-top: decoded tokens come on top of the budget; inside; ragged */
     int64_t seed;         /* of random streams; empty where nothing is drawn */
     char model[96];
     int64_t layers, kv_heads, q_heads, prompt_tokens, decode_steps;

@@ -15,9 +15,9 @@
  * from=decisions reads a of such a model's own trace (/decision/logit of policy dms, with
  * attribute shift 1 where it is stored at the token that it comes with): score -a_{t+1}, kept
  * above 0 unless threshold=X says otherwise. On a frozen model there is no such bit:
- * from=weights (the default) is a surrogate with kvpop-mlp's score, the same delay and a
- * threshold that meets the budget in the mean; a file of kind kvpop-mlp is read, its window
- * and decay are not. Its sinks always stay: the scorer has learned to score none of them.
+ * from=weights (the default) is a surrogate with kvpop-mlp's score, the delay that its file was
+ * trained for and a threshold that meets the budget in the mean; the file's decay is not read.
+ * Its sinks always stay: the scorer has learned to score none of them.
  *
  * Not specified: what to do on a frozen model. W is 256 in the paper and 512 in the published
  * checkpoint (NVIDIA/Model-Optimizer a2fbac7); training sees a marked token one step longer.
@@ -45,12 +45,14 @@ static const kvt_choice froms[] = {
 
 static const kvt_param params[] = {
     KVT_PARAM_CHOICE(dms, from, FROM_WEIGHTS, froms, "where the scores come from"),
-    KVT_PARAM(dms, window, 256, 1, 1048576, "tokens",
-              "W: a marked token stays so long (published checkpoint: 512)"),
+    KVT_PARAM(
+        dms, window, 0, 0, 1048576, "tokens",
+        "W: a marked token stays so long (published: 256, its checkpoint 512); 0: 256 for "
+        "decisions, the file's window for weights"),
     {0},
 };
 
-enum { SINKS = 4 };
+enum { PAPER_WINDOW = 256, SINKS = 4, WINDOW };
 
 static const kvt_weight weights[] = {
     {"in/weight", "LGKW", "hidden layer, of [k; v]"},
@@ -58,6 +60,7 @@ static const kvt_weight weights[] = {
     {"out/weight", "LGK", "read-out"},
     {"out/bias", "LG", "its bias"},
     [SINKS] = {"sinks", "", "first tokens that the scorer does not score: always kept"},
+    [WINDOW] = {"window", "", "last tokens that it was trained to leave alone"},
     {0},
 };
 
@@ -93,10 +96,15 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     const dms *p = params_;
     const float *logit = lane->decision.data; /* of the bit about each token: a_{t+1} */
     kvt_lane own = *lane;
-    int64_t sinks = p->from == FROM_WEIGHTS ? (int64_t)kvt_weight_number(lane, SINKS) : 0;
+    int64_t sinks = 0, window = p->window;
+    if (p->from == FROM_WEIGHTS) {
+        sinks = (int64_t)kvt_weight_number(lane, SINKS);
+        window = window ? window : (int64_t)kvt_weight_number(lane, WINDOW);
+    }
+    window = window ? window : PAPER_WINDOW;
     step(p, &own); /* the decision lies in front of the row */
     for (int64_t s = 0; s < lane->n_slot; s++) {
-        pinned[s] = lane->pos[s] < sinks || lane->now - lane->pos[s] < p->window;
+        pinned[s] = lane->pos[s] < sinks || lane->now - lane->pos[s] < window;
         out[s] = p->from == FROM_DECISIONS ? keep_score(logit[s]) : lane->mark[s];
     }
 }

@@ -112,7 +112,7 @@ static void join(kvt_results *to, kvt_results *from)
 /* "all" and those that need their decisions named. */
 static const char *const decided[] = {"dms", "kvpop", "trim-kv", "wg-kv"};
 static const char *const named[] = {
-    "all,dms:from=decisions,window=5",
+    "all,dms:from=decisions,window=5,kvzap:window=6",
     "all,kvpop:from=decisions,sinks=2,window=4,foresightkv:block=8", "all,trim-kv:every=3",
     "all,wg-kv:window=5,threshold=0.4"};
 

@@ -136,6 +136,8 @@ static void with_an_endless_lse(kvt_probe_data *p)
 static void one_of_two(kvt_probe_data *p)
 {
     kvt_probe_data *other = probe(KVT_PROBE_JUDGEQ);
+    if (!other)
+        return;
     snprintf(p->info.name, sizeof p->info.name, "a");
     snprintf(other->info.name, sizeof other->info.name, "b");
     other->info.kind = KVT_PROBE_LOOKAHEADKV;

@@ -280,6 +280,12 @@ bool file_is_regular(const char *path)
     return !stat(path, &st) && S_ISREG(st.st_mode);
 }
 
+bool file_same(const char *a, const char *b)
+{
+    struct stat s, t;
+    return !stat(a, &s) && !stat(b, &t) && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
+}
+
 int64_t file_size(const char *path)
 {
     struct stat st;

@@ -26,7 +26,8 @@ KVT_CHECKED kvt_code file_write(const char *path, const void *bytes, size_t n, k
 
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
-bool file_is_regular(const char *path); /* no folder, device or pipe */
+bool file_is_regular(const char *path);       /* no folder, device or pipe */
+bool file_same(const char *a, const char *b); /* both are there, and one file */
 KVT_CHECKED kvt_code file_mkdirs(const char *path, kvt_err *err); /* like mkdir -p */
 int64_t file_size(const char *path);                              /* -1: no such file */
 int64_t

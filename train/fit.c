@@ -372,17 +372,14 @@ static kvt_code descend(fit *f, train_run *run, int64_t t, double since[4], kvt_
         fit_sum all = take_sums(f);
         since[0] += all.loss;
         since[1] += all.n_loss;
-        run->counts->step = t;
-        code = row_due(f, run, t, rate, since, err);
-        if (!code && t < f->n_step && train_checkpoint_due(run, t))
-            code = train_checkpoint(run, t, part, FIT_PARTS, err);
-        if (!code && kvt_progress(run->ctx, "train", t, f->n_step, err)) {
-            kvt_err stopped = *err;
-            code = train_checkpoint(run, t, part, FIT_PARTS, err);
-            if (!code)
-                *err = stopped;
-            code = err->code;
+        if (!isfinite(all.loss)) {
+            code = kvt_fail(err, KVT_FORMAT,
+                            "step %lld: the loss is not finite; lower the rate", (long long)t);
+            break;
         }
+        code = row_due(f, run, t, rate, since, err);
+        if (!code)
+            code = train_step_done(run, t, f->n_step, part, FIT_PARTS, err);
     }
     kvt_free(order);
     return code;

@@ -170,7 +170,7 @@ static void identity(const train_run *run, char *out, size_t cap)
              (unsigned long long)(run->ctx ? run->ctx->seed : 0));
 }
 
-bool train_checkpoint_due(const train_run *run, int64_t step)
+static bool checkpoint_due(const train_run *run, int64_t step)
 {
     int64_t every = run->spec->checkpoint_every;
     if (every > 0)
@@ -207,8 +207,8 @@ static kvt_code make_header(const train_run *run, int64_t step, const train_part
     return buf_check(out, err);
 }
 
-kvt_code train_checkpoint(train_run *run, int64_t step, const train_part *part, int n,
-                          kvt_err *err)
+static kvt_code write_checkpoint(train_run *run, int64_t step, const train_part *part, int n,
+                                 kvt_err *err)
 {
     struct train_journal *j = run->journal;
     char temp[1200];
@@ -312,9 +312,11 @@ kvt_code train_step_done(train_run *run, int64_t step, int64_t n_step, const tra
 {
     run->counts->step = step;
     kvt_code code = kvt_progress(run->ctx, "train", step, n_step, err);
+    if (code == KVT_STOPPED && step == n_step)
+        return KVT_OK; /* nothing is left to stop: the file comes next */
     if (code == KVT_STOPPED) {
         kvt_err failure;
-        if (train_checkpoint(run, step, part, n, &failure)) {
+        if (write_checkpoint(run, step, part, n, &failure)) {
             *err = failure;
             return failure.code;
         }
@@ -323,7 +325,7 @@ kvt_code train_step_done(train_run *run, int64_t step, int64_t n_step, const tra
                         "--resume goes on",
                         (long long)step, (long long)n_step);
     }
-    if (!code && step < n_step && train_checkpoint_due(run, step))
-        code = train_checkpoint(run, step, part, n, err);
+    if (!code && step < n_step && checkpoint_due(run, step))
+        code = write_checkpoint(run, step, part, n, err);
     return code;
 }

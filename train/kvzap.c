@@ -37,6 +37,7 @@ typedef struct kvzap {
     double *weight, *bias, *try, *try_bias; /* [G E], [G] */
     kvt_arena *work;
     fit_sum sum;
+    double first_loss; /* of the first layer */
 } kvzap;
 
 /* The inputs and labels of a layer of one trace, in k->work. */
@@ -167,8 +168,9 @@ static kvt_code fit_layer(kvzap *k, int layer, fit *f, kvt_err *err)
         row.lost = k->sum.lost / k->sum.n_recall;
     }
     kvt_train_counts *c = run->counts;
-    c->step = row.step;
-    c->first_loss = layer == 0 ? row.loss : c->first_loss;
+    if (layer == 0)
+        k->first_loss = row.loss;
+    c->first_loss = k->first_loss;
     c->last_loss = row.loss;
     c->heldout_loss = row.heldout_loss;
     c->heldout_recall = row.recall;
@@ -182,22 +184,16 @@ static kvt_code fit_layers(kvzap *k, fit *f, kvt_err *err)
     train_run *run = k->run;
     int64_t layer = 0, bytes = f->n_unit * f->spec->n_param * (int64_t)sizeof(float);
     const train_part part[] = {{"weights", f->param, bytes},
-                               {"sums", &k->sum, (int64_t)sizeof k->sum}};
-    kvt_code code = train_resume(run, &layer, part, 2, err);
+                               {"sums", &k->sum, (int64_t)sizeof k->sum},
+                               {"first", &k->first_loss, (int64_t)sizeof k->first_loss}};
+    enum { PARTS = sizeof part / sizeof *part };
+    kvt_code code = train_resume(run, &layer, part, PARTS, err);
     while (!code && layer < run->info.n_layer) {
         code = fit_layer(k, (int)layer, f, err);
         if (code)
             break;
         layer++;
-        if (layer < run->info.n_layer && train_checkpoint_due(run, layer))
-            code = train_checkpoint(run, layer, part, 2, err);
-        if (!code && kvt_progress(run->ctx, "layers", layer, run->info.n_layer, err)) {
-            kvt_err stopped = *err;
-            code = train_checkpoint(run, layer, part, 2, err);
-            if (!code)
-                *err = stopped;
-            code = err->code;
-        }
+        code = train_step_done(run, layer, run->info.n_layer, part, PARTS, err);
     }
     return code;
 }

@@ -41,14 +41,8 @@ static kvt_code layers(train_run *run, const table_spec *spec, fit *f, kvt_arena
                              err);
         if (code)
             break;
-        run->counts->step = ++layer;
-        if (kvt_progress(run->ctx, "layers", layer, run->info.n_layer, err)) {
-            kvt_err stopped = *err;
-            code = train_checkpoint(run, layer, part, 1, err);
-            if (!code)
-                *err = stopped;
-            code = err->code;
-        }
+        layer++;
+        code = train_step_done(run, layer, run->info.n_layer, part, 1, err);
     }
     return code;
 }

@@ -72,16 +72,20 @@ static kvt_code look(train_run *run, train_trace *t, const char *path, kvt_err *
     if (!run->info.path[0])
         run->info = *i;
     if (strcmp(i->facts.weights_digest, run->info.facts.weights_digest) != 0)
-        code = kvt_fail(err, KVT_FORMAT, "'%s' is of another model than '%s' (%s, %s)", path,
-                        run->info.path, i->facts.model.name, run->info.facts.model.name);
+        code = kvt_fail(err, KVT_FORMAT,
+                        "'%s' is of another model than '%s': %s of digest %.8s, %s of %.8s",
+                        path, run->info.path, i->facts.model.name, i->facts.weights_digest,
+                        run->info.facts.model.name, run->info.facts.weights_digest);
     else if (i->n_layer != run->info.n_layer ||
              memcmp(i->layer_id, run->info.layer_id,
                     (size_t)i->n_layer * sizeof *i->layer_id) != 0)
         code =
             kvt_fail(err, KVT_FORMAT, "'%s' has other layers than '%s'", path, run->info.path);
     else if (t->n_prompt < 1 || t->n_response < 1)
-        code = kvt_fail(err, KVT_FORMAT, "'%s' has %lld tokens of prompt, %lld of response",
-                        path, (long long)t->n_prompt, (long long)t->n_response);
+        code =
+            kvt_fail(err, KVT_FORMAT,
+                     "'%s' has %lld tokens of prompt, %lld of response: expected some of both",
+                     path, (long long)t->n_prompt, (long long)t->n_response);
     kvt_trace_close(file);
     return code;
 }
@@ -165,12 +169,29 @@ static void begin_counts(train_run *run)
     c->n_heldout = run->spec->n_heldout;
 }
 
+/* What the end of a long run would refuse is refused here. */
 static kvt_code check_out(const kvt_train_spec *s, kvt_err *err)
 {
+    char temp[1200];
     if (!s->out)
         return kvt_fail(err, KVT_USAGE, "no file to write: name it with -o");
+    if (file_is_dir(s->out))
+        return kvt_fail(err, KVT_USAGE, "'%s' is a folder; -o names a file", s->out);
     if (file_exists(s->out) && !s->force)
         return kvt_fail(err, KVT_IO, "'%s' is there already; --force replaces it", s->out);
+    if (s->log && strcmp(s->log, s->out) == 0)
+        return kvt_fail(err, KVT_USAGE, "'%s' cannot be both the curve and what is trained",
+                        s->log);
+    return file_temp_name(temp, sizeof temp, s->out, err);
+}
+
+/* A trace that is written over could not be read to the end. */
+static kvt_code not_over(const kvt_train_spec *s, const train_trace *t, int n, kvt_err *err)
+{
+    for (int i = 0; i < n; i++)
+        if (s->out && file_same(s->out, t[i].path))
+            return kvt_fail(err, KVT_USAGE, "'%s' is one of the traces and would be replaced",
+                            s->out);
     return KVT_OK;
 }
 
@@ -185,6 +206,10 @@ static kvt_code prepare(train_run *run, void **params, kvt_err *err)
         code = look_all(run, &run->heldout, run->spec->heldout, run->spec->n_heldout, err);
     if (!code)
         code = apart(run, err);
+    if (!code)
+        code = not_over(run->spec, run->trace, run->spec->n_trace, err);
+    if (!code)
+        code = not_over(run->spec, run->heldout, run->spec->n_heldout, err);
     if (!code)
         code = check_model(run, err);
     if (!code)

@@ -73,18 +73,14 @@ typedef struct train_part {
     int64_t bytes;
 } train_part;
 
-/* Whether a checkpoint is due (by time), and writing it: by rename, with a digest. `step`: how
- * many are done. */
-bool train_checkpoint_due(const train_run *run, int64_t step);
-KVT_CHECKED kvt_code train_checkpoint(train_run *run, int64_t step, const train_part *part,
-                                      int n, kvt_err *err);
 /* Fills the parts and *step where the run resumes and a checkpoint is there, else *step = 0.
  * FORMAT: of other traces, parameters, model or seed. */
 KVT_CHECKED kvt_code train_resume(train_run *run, int64_t *step, const train_part *part, int n,
                                   kvt_err *err);
 
 /* What ends a step: progress is told, a due checkpoint written, and, where the caller stops the
- * run, a checkpoint and STOPPED. `step`: how many are done. */
+ * run before its last step, a checkpoint and STOPPED. A checkpoint comes by rename, with a
+ * digest. `step`: how many are done. */
 KVT_CHECKED kvt_code train_step_done(train_run *run, int64_t step, int64_t n_step,
                                      const train_part *part, int n, kvt_err *err);
 

@@ -48,10 +48,6 @@ typedef struct adapter {
 /* "self_attn.q_proj"; in and out of each map. */
 const char *adapter_map_name(adapter_map_id map);
 void adapter_map_shape(const kvt_geometry *g, adapter_map_id map, int64_t *in, int64_t *out);
-/* Parameters that are trained: embeddings, and the LoRA of all layers but the dead maps of the
- * last one (table 1 of the paper). maps: bit i is map i. */
-int64_t adapter_parameters(const kvt_geometry *g, int64_t n_token, int64_t rank, unsigned maps);
-
 /* FORMAT: shapes, NaN, another model (model_digest NULL: any), unknown kind. */
 KVT_CHECKED kvt_code adapter_open(adapter **out, const char *path, const kvt_geometry *g,
                                   const char *model_digest, kvt_err *err);

@@ -1,4 +1,4 @@
-/* adapter_shape.c - names and shapes of the maps that a LoRA acts on, and what is trained. */
+/* adapter_shape.c - names and shapes of the maps that a LoRA acts on. */
 #include "capture/adapter.h"
 
 static const char *const map_names[ADAPTER_MAPS] = {
@@ -22,17 +22,4 @@ void adapter_map_shape(const kvt_geometry *g, adapter_map_id map, int64_t *in, i
            : is_kv                                    ? gd
            : map == ADAPTER_GATE || map == ADAPTER_UP ? g->n_ff
                                                       : e;
-}
-
-int64_t adapter_parameters(const kvt_geometry *g, int64_t n_token, int64_t rank, unsigned maps)
-{
-    int64_t n = n_token * g->n_hidden;
-    for (int i = 0; i < ADAPTER_MAPS; i++) {
-        int64_t in, out;
-        bool lives_last = i == ADAPTER_Q || i == ADAPTER_K;
-        adapter_map_shape(g, (adapter_map_id)i, &in, &out);
-        if (maps >> i & 1)
-            n += rank * (in + out) * (g->n_layer - (lives_last ? 0 : 1));
-    }
-    return n;
 }

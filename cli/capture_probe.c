@@ -4,9 +4,6 @@
 #include <string.h>
 
 #include "cli/files.h"
-#include "kvt/arena.h"
-#include "kvt/result.h"
-#include "kvt/scorer.h"
 
 kvt_code capture_probe_open(capture_probe *p, kvt_model *m, const cli_list *text, kvt_err *err)
 {
@@ -48,42 +45,9 @@ kvt_code capture_probe_hook(capture_probe *p, kvt_capture_spec *spec, kvt_err *e
 /* ---- traces that are there -----------------------------------------------------------------
  */
 
-/* The files that operands stand for. */
-typedef struct paths {
-    char **item;
-    int64_t n, cap;
-} paths;
-
-static kvt_code push(void *user, const char *path, kvt_err *err)
+static kvt_code add_all(capture_probe *p, const cli_traces *l, kvt_err *err)
 {
-    paths *l = user;
-    if (kvt_is_result_path(path) || kvt_is_scorer(path)) /* beside the traces of a folder */
-        return KVT_OK;
-    if (l->n == l->cap) {
-        int64_t cap = l->cap ? 2 * l->cap : 64;
-        char **grown = kvt_resize(l->item, l->cap, cap, sizeof *grown);
-        if (!grown)
-            return kvt_fail_memory(err, (size_t)cap * sizeof *grown);
-        l->item = grown;
-        l->cap = cap;
-    }
-    l->item[l->n] = kvt_copy_text(path);
-    if (!l->item[l->n])
-        return kvt_fail_memory(err, strlen(path) + 1);
-    l->n++;
-    return KVT_OK;
-}
-
-static void paths_free(paths *l)
-{
-    for (int64_t i = 0; i < l->n; i++)
-        kvt_free(l->item[i]);
-    kvt_free(l->item);
-}
-
-static kvt_code add_all(capture_probe *p, const paths *l, kvt_err *err)
-{
-    for (int64_t i = 0; i < l->n; i++) {
+    for (int i = 0; i < l->n; i++) {
         kvt_code code = kvt_progress(&p->c->ctx, "probes", i, l->n, err);
         if (!code)
             code = kvt_probes_add(p->probes, l->item[i], p->force, &p->counts, &p->c->ctx, err);
@@ -100,8 +64,7 @@ static kvt_code add_all(capture_probe *p, const paths *l, kvt_err *err)
     }
     if (!p->failed)
         return KVT_OK;
-    return kvt_fail(err, KVT_PARTLY, "%lld of %lld traces failed", (long long)p->failed,
-                    (long long)l->n);
+    return kvt_fail(err, KVT_PARTLY, "%lld of %d traces failed", (long long)p->failed, l->n);
 }
 
 static void print(const capture_probe *p)
@@ -119,25 +82,25 @@ static void print(const capture_probe *p)
                (long long)k->n_row, k->seconds);
 }
 
-static void print_plan(const capture_probe *p, const paths *l, int n_probe)
+static void print_plan(const capture_probe *p, const cli_traces *l, int n_probe)
 {
     if (p->c->json)
-        printf("{\"schema\": \"kvt-probe-plan-1\", \"traces\": %lld, \"probes\": %d}\n",
-               (long long)l->n, n_probe);
+        printf("{\"schema\": \"kvt-probe-plan-1\", \"traces\": %d, \"probes\": %d}\n", l->n,
+               n_probe);
     else
-        printf("probes     %d for each of %lld traces, a draft for each of its budgets\n",
-               n_probe, (long long)l->n);
+        printf("probes     %d for each of %d traces, a draft for each of its budgets\n",
+               n_probe, l->n);
 }
 
 kvt_code capture_probe_add(capture_probe *p, const cli_list *trace, int n_arg, char **arg,
                            kvt_err *err)
 {
-    paths l = {0};
+    cli_traces l = {0};
     kvt_code code = KVT_OK;
     for (int i = 0; !code && i < trace->n; i++)
-        code = cli_files(trace->item[i], push, &l, err);
+        code = cli_traces_add(&l, trace->item[i], err);
     for (int i = 0; !code && i < n_arg; i++)
-        code = cli_files(arg[i], push, &l, err);
+        code = cli_traces_add(&l, arg[i], err);
     if (!code && !l.n)
         code = kvt_fail(err, KVT_NOTFOUND, "no trace is there");
     if (!code && p->plan) {
@@ -148,6 +111,6 @@ kvt_code capture_probe_add(capture_probe *p, const cli_list *trace, int n_arg, c
         if (!code || code == KVT_PARTLY)
             print(p);
     }
-    paths_free(&l);
+    cli_traces_free(&l);
     return code;
 }

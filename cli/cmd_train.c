@@ -11,10 +11,7 @@
 #include "cli/files.h"
 #include "cli/help.h"
 #include "cli/table.h"
-#include "kvt/arena.h"
 #include "kvt/policy.h"
-#include "kvt/result.h"
-#include "kvt/scorer.h"
 #include "kvt/train.h"
 
 typedef struct options {
@@ -153,52 +150,6 @@ static kvt_code show(const char *name, kvt_err *err)
     return KVT_OK;
 }
 
-/* ---- paths ---------------------------------------------------------------------------------
- */
-
-typedef struct paths {
-    char **item;
-    int n, cap;
-} paths;
-
-static kvt_code add_path(void *user, const char *path, kvt_err *err)
-{
-    paths *p = user;
-    if (kvt_is_result_path(path) || kvt_is_scorer(path)) /* beside the traces of a folder */
-        return KVT_OK;
-    if (p->n == p->cap) {
-        int cap = p->cap ? 2 * p->cap : 64;
-        char **more = kvt_resize(p->item, p->cap, cap, sizeof *more);
-        if (!more)
-            return kvt_fail_memory(err, (size_t)cap * sizeof *more);
-        p->item = more;
-        p->cap = cap;
-    }
-    p->item[p->n] = kvt_copy_text(path);
-    if (!p->item[p->n])
-        return kvt_fail_memory(err, strlen(path) + 1);
-    p->n++;
-    return KVT_OK;
-}
-
-static kvt_code all_paths(paths *out, const char *const *from, int n, kvt_err *err)
-{
-    *out = (paths){0};
-    for (int i = 0; i < n; i++) {
-        kvt_code code = cli_files(from[i], add_path, out, err);
-        if (code)
-            return code;
-    }
-    return KVT_OK;
-}
-
-static void free_paths(paths *p)
-{
-    for (int i = 0; i < p->n; i++)
-        kvt_free(p->item[i]);
-    kvt_free(p->item);
-}
-
 /* ---- one run -------------------------------------------------------------------------------
  */
 
@@ -311,14 +262,16 @@ static kvt_code train(cli *c, const options *o, kvt_train_spec *spec, kvt_err *e
 static kvt_code run(cli *c, const void *opts, int n_arg, char **arg, kvt_err *err)
 {
     const options *o = opts;
-    paths traces, heldout = {0};
+    cli_traces traces = {0}, heldout = {0};
+    kvt_code code = KVT_OK;
     if (strcmp(arg[0], "list") == 0 && n_arg == 1)
         return list(c, err);
     if (strcmp(arg[0], "show") == 0 && n_arg == 2 && !c->json)
         return show(arg[1], err);
-    kvt_code code = all_paths(&traces, (const char *const *)(arg + 1), n_arg - 1, err);
-    if (!code)
-        code = all_paths(&heldout, o->heldout.item, o->heldout.n, err);
+    for (int i = 1; !code && i < n_arg; i++)
+        code = cli_traces_add(&traces, arg[i], err);
+    for (int i = 0; !code && i < o->heldout.n; i++)
+        code = cli_traces_add(&heldout, o->heldout.item[i], err);
     if (!code) {
         kvt_train_spec spec = {.what = arg[0],
                                .trace = (const char *const *)traces.item,
@@ -332,8 +285,8 @@ static kvt_code run(cli *c, const void *opts, int n_arg, char **arg, kvt_err *er
                                .command = c->command_line};
         code = train(c, o, &spec, err);
     }
-    free_paths(&traces);
-    free_paths(&heldout);
+    cli_traces_free(&traces);
+    cli_traces_free(&heldout);
     return code;
 }
 

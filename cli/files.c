@@ -1,9 +1,12 @@
-/* files.c - the HDF5 files that a path stands for. */
+/* files.c - the HDF5 files that a path stands for, and the traces among them. */
 #include "cli/files.h"
 
 #include <string.h>
 
 #include "base/file.h"
+#include "kvt/arena.h"
+#include "kvt/result.h"
+#include "kvt/scorer.h"
 
 enum { DEPTH_MAX = 16 }; /* guards against a link that leads back */
 
@@ -49,4 +52,36 @@ kvt_code cli_files(const char *path,
                    : kvt_fail(err, KVT_NOTFOUND, "'%s': no such file or folder", path);
     walk w = {.dir = path, .each = each, .user = user};
     return file_list(path, visit, &w, err);
+}
+
+static kvt_code push(void *user, const char *path, kvt_err *err)
+{
+    cli_traces *t = user;
+    if (kvt_is_result_path(path) || kvt_is_scorer(path))
+        return KVT_OK;
+    if (t->n == t->cap) {
+        int cap = t->cap ? 2 * t->cap : 64;
+        char **more = kvt_resize(t->item, t->cap, cap, sizeof *more);
+        if (!more)
+            return kvt_fail_memory(err, (size_t)cap * sizeof *more);
+        t->item = more;
+        t->cap = cap;
+    }
+    t->item[t->n] = kvt_copy_text(path);
+    if (!t->item[t->n])
+        return kvt_fail_memory(err, strlen(path) + 1);
+    t->n++;
+    return KVT_OK;
+}
+
+kvt_code cli_traces_add(cli_traces *t, const char *path, kvt_err *err)
+{
+    return cli_files(path, push, t, err);
+}
+
+void cli_traces_free(cli_traces *t)
+{
+    for (int i = 0; i < t->n; i++)
+        kvt_free(t->item[i]);
+    kvt_free(t->item);
 }

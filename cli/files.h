@@ -10,4 +10,13 @@ KVT_CHECKED kvt_code cli_files(const char *path,
                                kvt_code (*each)(void *user, const char *path, kvt_err *err),
                                void *user, kvt_err *err);
 
+/* The traces that paths stand for; results and scorers beside them are passed over. */
+typedef struct cli_traces {
+    char **item;
+    int n, cap;
+} cli_traces;
+
+KVT_CHECKED kvt_code cli_traces_add(cli_traces *t, const char *path, kvt_err *err);
+void cli_traces_free(cli_traces *t);
+
 #endif

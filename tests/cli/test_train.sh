@@ -37,6 +37,8 @@ jq -e '.last_loss < .first_loss and .heldout_loss > 0 and .heldout_recall > 0 an
     fail "the loss did not fall: $(cat "$scratch/out")"
 [ "$(wc -l <one.safetensors.csv)" -eq 5 ] || fail "expected a curve of 4 rows: $(cat one.safetensors.csv)"
 [ ! -e one.safetensors.ckpt ] || fail "the checkpoint is left"
+train three.safetensors -q -j 3
+same_file one.safetensors three.safetensors
 train two.safetensors -q -j 2
 same_file one.safetensors two.safetensors
 curve one.safetensors.csv >curve
@@ -140,5 +142,45 @@ tiny layer.h5 --level train --layers 0 --max-new 4
 bad 1 "has other layers" train lookaheadkv train layer.h5 --model tiny.gguf -o new/x
 bad 1 "training runs them all" train lookaheadkv layer.h5 --model tiny.gguf -o new/x
 bad 1 "no such file or folder" train lookaheadkv nothing.h5 --model tiny.gguf -o new/x
+mkdir broken && cp train/a*.h5 broken && head -c 5000 train/b*.h5 >broken/b.h5
+bad 1 "is cut short" train lookaheadkv broken --model tiny.gguf -o new/x
+"$kvt" capture --model other.gguf -q -o two.h5 --level train --max-new 4 --prompt "a cat" >/dev/null
+bad 1 "is of another model than" train lookaheadkv train two.h5 --model tiny.gguf -o new/x
+tiny silent.h5 --level train --max-new 0
+bad 1 "0 of response: expected some of both" train lookaheadkv silent.h5 --model tiny.gguf -o new/x
+cp train/a*.h5 again.h5
+bad 1 "is held out and" train lookaheadkv train --heldout again.h5 --model tiny.gguf -o new/x
+# What the end of a run could not write is told before it begins.
+bad 1 "cannot write to the folder 'new/none'" train lookaheadkv train --model tiny.gguf -o new/none/x
+bad 2 "'train' is a folder" train lookaheadkv train --model tiny.gguf -o train --force
+bad 2 "cannot be both the curve" train lookaheadkv train --model tiny.gguf -o new/x --log new/x
+bad 2 "is one of the traces" train lookaheadkv again.h5 --model tiny.gguf -o again.h5 --force
+same_file again.h5 train/a*.h5
+[ ! -e again.h5.csv ] || fail "a refused run left a curve"
+
+# ---- a small disk
+
+mkdir disk
+if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=40k tmpfs disk 2>/dev/null; then
+    trap 'umount "$scratch/work/disk" 2>/dev/null; rm -rf "$scratch"' EXIT
+    run "$kvt" train lookaheadkv:tokens=32,rank=8,steps=2 train --model tiny.gguf -o disk/x -q
+    exits 1
+    one_line "No space left on device"
+    [ ! -e disk/x ] || fail "$ran: a part of the adapter is left"
+    no_rest disk
+    mount -o remount,ro disk
+    run "$kvt" train lookaheadkv:steps=2 train --model tiny.gguf -o disk/y -q
+    exits 1
+    one_line "Read-only file system"
+    umount disk
+else
+    echo "no small disk (needs root and mount): it is not tried"
+fi
+
+# ---- few traces
+
+good train lookaheadkv:tokens=4,steps=1,batch=64 train/a*.h5 --model tiny.gguf -o new/x -q
+tiny short.h5 --raw --prompt a --level train --max-new 2
+good train lookaheadkv:tokens=32,steps=2 short.h5 --heldout held --model tiny.gguf -o new/x -q
 
 finish

@@ -30,9 +30,11 @@ check() {
     run "$kvt" info one.h5
     exits 0
     says out "$2 "
-    run "$kvt" train "$1" train/4.h5 train/3.h5 train/2.h5 train/1.h5 --heldout held -o two.h5 -q -j 2 --force
-    exits 0
-    same_file one.h5 two.h5
+    for threads in 2 3; do
+        run "$kvt" train "$1" train/4.h5 train/3.h5 train/2.h5 train/1.h5 --heldout held -o two.h5 -q -j $threads --force
+        exits 0
+        same_file one.h5 two.h5
+    done
     good train "$1" train -o new/plan.h5 --plan --json
     [ ! -e new/plan.h5 ] || fail "$ran: --plan wrote a file"
 }
@@ -99,6 +101,7 @@ status=0
 wait $pid 2>/dev/null || status=$?
 ran="train, SIGINT"
 exits 130
+one_line "the same command with --resume goes on"
 [ -f part.h5.ckpt ] || fail "$ran: no checkpoint"
 [ ! -e part.h5 ] || fail "$ran: it was done before it was stopped"
 run "$kvt" train $long train --heldout held -o part.h5 -q --resume
@@ -110,6 +113,8 @@ cut -d, -f1-6 part.h5.csv | cmp -s - curve || fail "$ran: another curve"
 # ---- refused
 
 bad 1 "future/delayed is of w = 5, kvpop was asked for window=32" train kvpop train -o new/x.h5 -q
+bad 1 "the loss is not finite; lower the rate" train kvpop:scorer=mlstm,window=5,future=4,steps=40,rate=10,clip=0 \
+    train -o new/x.h5 --log rates.csv -q
 bad 2 "least=0.5 is more than most=0.1" train kvpop:least=0.5,most=0.1 train -o new/x.h5 -q
 bad 1 "headkv reads the span 'needle' of the prompt" train headkv:span=needle train -o new/x.h5 -q
 bad 1 "no trace is longer" train foresightkv train -o new/x.h5 -q
@@ -124,5 +129,12 @@ bad 1 "or a smaller block" train foresightkv:block=64 replay1.h5 -o new/x.h5 -q
 bad 1 "a probe of kind repeat, which this trace lacks" train kvzap:label=repeat full1.h5 -o new/x.h5 -q
 "$make_synth" summary1.h5 level=0 seed=9 || exit 1
 bad 1 "has no kv/k" train kvpop summary1.h5 -o new/x.h5 -q
+bad 1 "cannot write to the folder 'new/none'" train qfilters train -o new/none/x.h5 -q
+
+# ---- few traces
+
+good train kvpop:window=5,future=4 train/1.h5 -o new/x.h5 -q
+good train kvpop:window=5,future=4,batch=64,steps=1 train -o new/x.h5 -q
+good train kvzap train/1.h5 -o new/x.h5 -q
 
 finish

@@ -1,6 +1,7 @@
 /* test_train_model.c - training at full size: the gradient in float against a difference of the
  * loss along it, the rows' attention against that of a probe with the same adapter (the other
- * implementation of the same rows), and a loss that falls. Skipped without the model. */
+ * implementation of the same rows), B = 0 against the frozen model, and a loss that falls.
+ * Skipped without the model. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,14 +157,12 @@ static void probe_mass(const probe_out *o, int l, int64_t h, float *mass)
     }
 }
 
-static void test_probe(void **state)
+/* The rows by the engine, on the stored prompt; adapter: with the LoRA of param. */
+static void run_probe(probe_out *out, bool with_adapter)
 {
-    (void)state;
     static adapter_map maps[KVT_LAYERS_MAX][ADAPTER_MAPS];
     kvt_trace *t;
     kvt_prompt prompt;
-    probe_out out;
-    make_param();
     for (int l = 0; l < g->n_layer; l++)
         for (int m = 0; m < ADAPTER_MAPS; m++)
             if (layout.a[l][m] >= 0)
@@ -182,8 +181,18 @@ static void test_probe(void **state)
                     .ctx = &ctx,
                     .n_row = TOKENS,
                     .embed = param,
-                    .adapter = &a};
-    assert_int_equal(probe_run(&out, &p, false, &err), KVT_OK);
+                    .adapter = with_adapter ? &a : NULL};
+    assert_int_equal(probe_run(out, &p, false, &err), KVT_OK);
+    probe_prompt_close(&prompt);
+    kvt_trace_close(t);
+}
+
+static void test_probe(void **state)
+{
+    (void)state;
+    probe_out out;
+    make_param();
+    run_probe(&out, true);
     loss_at(param, NULL);
     float mine[1024], its[1024];
     assert_true(data.sample.n_prompt <= 1024);
@@ -198,8 +207,52 @@ static void test_probe(void **state)
                 fail_msg("layer %d, head %lld: masses differ by %g", l, (long long)h, apart);
         }
     probe_out_free(&out);
-    probe_prompt_close(&prompt);
-    kvt_trace_close(t);
+}
+
+static void same_bytes(const probe_out *a, const probe_out *b)
+{
+    int64_t rows = a->n_row * g->n_layer * g->n_head, own = a->n_row * g->n_layer;
+    assert_int_equal(a->n_row, b->n_row);
+    assert_memory_equal(a->q, b->q, (size_t)(rows * g->head_dim) * sizeof *a->q);
+    assert_memory_equal(a->k, b->k, (size_t)(own * g->n_kv_head * g->head_dim) * sizeof *a->k);
+    assert_memory_equal(a->lse, b->lse, (size_t)rows * sizeof *a->lse);
+}
+
+/* B = 0 is the frozen model bit for bit: in the trainer's rows, whose layout has no LoRA else,
+ * and in the engine's. */
+static void test_begin(void **state)
+{
+    (void)state;
+    look_layout bare;
+    look_pass *without;
+    look_model m = {.geometry = g, .layer = layer};
+    look_room room = {.n_sample = 1, .n_prompt = data.cap, .n_thread = kvt_threads(&ctx)};
+    probe_out zero, plain;
+    float with[1024], base[1024];
+    make_param();
+    for (int l = 0; l < g->n_layer; l++)
+        for (int k = 0; k < ADAPTER_MAPS; k++) {
+            int64_t in, out;
+            adapter_map_shape(g, (adapter_map_id)k, &in, &out);
+            if (layout.b[l][k] >= 0)
+                memset(param + layout.b[l][k], 0, (size_t)(RANK * out) * sizeof *param);
+        }
+    look_layout_of(&bare, g, TOKENS, 0, 0, 4);
+    assert_int_equal(look_new(&without, &m, &bare, &room, &err), KVT_OK);
+    double loss = look_forward(without, &data.sample, 1, param, 1, NULL);
+    assert_true(loss == loss_at(param, NULL));
+    for (int l = 0; l < g->n_layer; l++)
+        for (int64_t h = 0; h < g->n_head; h++) {
+            look_mass(pass, l, 0, h, with);
+            look_mass(without, l, 0, h, base);
+            assert_memory_equal(with, base, (size_t)data.sample.n_prompt * sizeof *with);
+        }
+    look_free(without);
+    run_probe(&zero, true);
+    run_probe(&plain, false);
+    same_bytes(&zero, &plain);
+    probe_out_free(&zero);
+    probe_out_free(&plain);
 }
 
 static void test_descent(void **state)
@@ -229,6 +282,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_direction),
         cmocka_unit_test(test_probe),
+        cmocka_unit_test(test_begin),
         cmocka_unit_test(test_descent),
     };
     folder_new();

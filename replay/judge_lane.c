@@ -54,6 +54,12 @@ static double held_mass(const pass *p, const truth *t, int lane, const uint8_t *
     return sum;
 }
 
+/* Whether a lane's scores are attention, and decided alone. */
+static bool scores_tell(const pass *p)
+{
+    return !p->together && p->use->traits.mass_scores;
+}
+
 kvt_code judge_lanes(pass *p, int layer, const truth *t, kvt_arena *work, kvt_err *err)
 {
     int64_t n = p->n_prompt;
@@ -69,7 +75,7 @@ kvt_code judge_lanes(pass *p, int layer, const truth *t, kvt_arena *work, kvt_er
             kvt_judged j = judged(p, layer, a, t, work);
             const bool *rule;
             kvt_engine_ranking(p->engine, c, layer, a, &j.score, &rule);
-            j.score = p->together ? NULL : j.score;
+            j.score = scores_tell(p) ? j.score : NULL;
             for (int64_t s = 0; s < n; s++) {
                 held[s] = kept[s] >> c & 1;
                 pinned[s] = rule && rule[s];
@@ -105,7 +111,7 @@ kvt_code judge_step(pass *p, int layer, const step_job *s, kvt_err *err)
             kvt_engine_held(p->engine, c, layer, a, &pos, &n_held);
             for (int64_t i = 0; i < n_held; i++)
                 held[pos[i]] = 1;
-            if (s->step == 0 && !p->together)
+            if (s->step == 0 && scores_tell(p))
                 kvt_engine_ranking(p->engine, c, layer, a, &j.score, &rule);
             j.budget = kvt_engine_counts(p->engine, c, layer, a).budget;
             j.step = s->step, j.n_arrived = n;

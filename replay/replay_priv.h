@@ -21,7 +21,7 @@
 const char *registry_digest(const kvt_registry *r, const kvt_policy *p);
 
 /* Part of every run_id: a change of what a cell means makes old results unequal. */
-enum { SEMANTICS = 2 };
+enum { SEMANTICS = 3 };
 
 /* ---- set.c ---------------------------------------------------------------------------------
  */

@@ -27,8 +27,9 @@ typedef struct kvt_judged {
     const uint8_t *pinned;   /* [n_arrived] 1: its rule always keeps it */
     const double *remaining; /* [n_arrived] R_j(step), mean over the lane's query heads */
     const int32_t *truth;    /* [n_arrived] positions by falling remaining, ties by position */
-    const float *score;      /* [n_prompt] of the decision at the end of the prompt; NULL: none,
-                                or select() decided by the scores of several lanes */
+    const float *score; /* [n_prompt] of the decision at the end of the prompt; NULL: none, or
+                           they are no attention (kvt_traits.mass_scores), or select() decided
+                           by the scores of several lanes */
     const float *future_mean; /* f32 [H N] of the trace; NULL: not declared */
     kvt_arena *scratch;
 } kvt_judged;

@@ -86,14 +86,19 @@ typedef struct kvt_traits {
     bool drop_first; /* in decode it drops before the row attends: a row sees B, not B + 1 */
     bool may_exceed; /* published arithmetic may hold more than B: the audit shows it */
 
-    /* It keeps what scores above a threshold and has no budget of its own: asked for one, the
+    /* It keeps what reaches a threshold and has no budget of its own: asked for one, the
      * engine finds the threshold whose mean kept count over the other traces of the set meets
      * it (design.md 6), and the report says "matched mean"; threshold=X sets it. What is
-     * pinned, and what scores above the threshold, is kept; select() is not called. */
+     * pinned, and what scores the threshold or more, is kept; select() is not called. */
     bool by_threshold;
     /* Under by_threshold: it brings a threshold of its own, which is taken unless threshold=X
      * gives another one; nothing is matched then. */
     bool own_threshold;
+
+    /* Scores are attention that slots got or are expected to get (sums, means or maxima of
+     * weights), so that their shares may be compared with it (metric score_kl). Not logarithms,
+     * priorities, ranks, nor a regression that may be negative. */
+    bool mass_scores;
     double threshold;
 
     /* In decode it decides every so many tokens, unless every=K or --shrink-every says

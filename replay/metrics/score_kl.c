@@ -4,10 +4,11 @@
  *
  * over the prompt tokens that the policy scores (pinned ones are left out of both), p the mean
  * over the lane's query heads of future/mean, s the scores, both divided by their sums. Terms
- * with p_j = 0 count 0; ln s_j is floored at -30. Defined for scores that are at least 0 and
- * not all 0, of policies that choose a lane's slots by that lane's scores: where the scores of
- * several lanes decide together (tova), none of them alone is what decided. LookaheadKV
- * (arXiv:2603.10899) trains on the same quantity for each query head. */
+ * with p_j = 0 count 0; ln s_j is floored at -30. Defined for scores that are attention and
+ * not all 0 (kvt_traits.mass_scores: shares of logarithms or priorities mean nothing, even
+ * where none happens to be negative), of policies that choose a lane's slots by that lane's
+ * scores: where the scores of several lanes decide together (tova), none of them alone is what
+ * decided. LookaheadKV (arXiv:2603.10899) trains on the same quantity for each query head. */
 #include "kvt/metric.h"
 
 #include <math.h>
@@ -53,8 +54,8 @@ const kvt_metric kvt_metric_score_kl = {
     .title = "KL of the scores to the future",
     .formula = "KL(future || scores) over the tokens that are scored, each divided by its sum",
     .hides =
-        "scores that are negative, or that only rank (positions, norms), have none; nor has a "
-        "policy that decides by the scores of several lanes together (tova)",
+        "scores that are no attention (logarithms, priorities, positions, norms) have none; "
+        "nor has a policy that decides by the scores of several lanes together (tova)",
     .needs = KVT_NEED_FUTURE,
     .of_score = true,
     .better = -1,

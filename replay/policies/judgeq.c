@@ -45,6 +45,7 @@ const kvt_policy kvt_policy_judgeq = {
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_PROBE,
                .exactness = KVT_EXACT,
+               .mass_scores = true,
                .one_ranking = true,
                .probe = "judgeq"},
     .params_size = sizeof(kvt_reduction),

@@ -70,7 +70,9 @@ static void vary(const void *params_, kvt_traits *traits)
         traits->scope = KVT_BY_LANE;
     if (p->sinks == SINKS_FOUR)
         traits->needs &= ~(unsigned)KVT_NEED_TOKENS;
-    if (!p->plus)
+    if (p->plus)
+        traits->mass_scores = false; /* attention times a norm */
+    else
         traits->needs &= ~(unsigned)KVT_NEED_WO_NORM;
 }
 
@@ -266,6 +268,7 @@ const kvt_policy kvt_policy_kvzip = {
                .needs = KVT_NEED_PROBE | KVT_NEED_KEYS | KVT_NEED_TOKENS | KVT_NEED_WO_NORM,
                .scope = KVT_BY_MODEL,
                .exactness = KVT_EXACT,
+               .mass_scores = true,
                .one_ranking = true,
                .probe = "repeat"},
     .slot_width = 1,

@@ -130,6 +130,7 @@ const kvt_policy kvt_policy_laq = {
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_PROBE | KVT_NEED_KEYS,
                .exactness = KVT_BUDGET_EXACT,
+               .mass_scores = true,
                .by_query_head = true,
                .probe = "draft"},
     .params_size = sizeof(laq),

@@ -31,6 +31,7 @@ const kvt_policy kvt_policy_lookahead_oracle = {
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_FUTURE,
                .exactness = KVT_EXACT,
+               .mass_scores = true,
                .one_ranking = true,
                .control = true},
     .params_size = sizeof(kvt_reduction),

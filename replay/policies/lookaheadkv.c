@@ -67,6 +67,7 @@ const kvt_policy kvt_policy_lookaheadkv = {
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_PROBE,
                .exactness = KVT_EXACT,
+               .mass_scores = true,
                .one_ranking = true,
                .probe = "lookaheadkv"},
     .params_size = sizeof(kvt_reduction),

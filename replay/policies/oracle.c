@@ -32,6 +32,7 @@ const kvt_policy kvt_policy_oracle = {
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_FUTURE,
                .exactness = KVT_EXACT,
+               .mass_scores = true,
                .one_ranking = true,
                .control = true},
     .score = score,

@@ -35,6 +35,7 @@ const kvt_policy kvt_policy_oracle_max = {
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_FUTURE | KVT_NEED_ATTN,
                .exactness = KVT_EXACT,
+               .mass_scores = true,
                .one_ranking = true,
                .control = true},
     .score = score,

@@ -32,6 +32,7 @@ const kvt_policy kvt_policy_oracle_step = {
                .needs = KVT_NEED_ATTN,
                .effect = KVT_SKIP,
                .exactness = KVT_EXACT,
+               .mass_scores = true,
                .control = true},
     .score = score,
 };

@@ -34,6 +34,7 @@ const kvt_policy kvt_policy_position = {
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_OTHERS,
                .exactness = KVT_EXACT,
+               .mass_scores = true,
                .one_ranking = true,
                .control = true},
     .score = score,

@@ -117,6 +117,7 @@ const kvt_policy kvt_policy_pyramidkv = {
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_ATTN,
                .exactness = KVT_EXACT,
+               .mass_scores = true,
                .one_ranking = true,
                .may_exceed = true},
     .slot_width = 1,

@@ -160,6 +160,7 @@ const kvt_policy kvt_policy_snapkv = {
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_ATTN,
                .exactness = KVT_EXACT,
+               .mass_scores = true,
                .one_ranking = true},
     .slot_width = 1,
     .params_size = sizeof(snapkv),

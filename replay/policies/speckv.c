@@ -147,6 +147,7 @@ const kvt_policy kvt_policy_speckv = {
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_ATTN | KVT_NEED_PROBE,
                .exactness = KVT_EXACT,
+               .mass_scores = true,
                .one_ranking = true,
                .probe = "specdraft"},
     .slot_width = 1,

@@ -35,6 +35,7 @@ const kvt_policy kvt_policy_suffix = {
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_PROBE,
                .exactness = KVT_EXACT,
+               .mass_scores = true,
                .one_ranking = true,
                .probe = "suffix"},
     .params_size = sizeof(kvt_reduction),

@@ -105,6 +105,7 @@ const kvt_policy kvt_policy_tova = {
                .needs = KVT_NEED_ATTN,
                .scope = KVT_BY_LAYER,
                .exactness = KVT_EXACT,
+               .mass_scores = true,
                .one_ranking = true},
     .slot_width = 1,
     .params_size = sizeof(tova),

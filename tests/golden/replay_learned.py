@@ -158,7 +158,7 @@ def silu(u):
 class KVpop(Policy):
     """arXiv 2607.05061: sinks, the last w, and of what has left the window the k best by r_t - t log gamma."""
     drop_first, exactness = True, "surrogate"
-    scored = None  # scores are logarithms, up to a term that all tokens share
+    scored = False  # scores are logarithms, up to a term that all tokens share
 
     def __init__(self, scorer):
         self.s = scorer

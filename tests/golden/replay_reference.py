@@ -131,7 +131,7 @@ class Policy:
     drop_first = False   # in decode it drops before the row attends
     by_head = False      # a lane for each query head
     observes = 0         # observation window: case C005
-    scored = True        # its scores are weights, a lane's decide on that lane: score KL is defined; None: not compared
+    scored = True        # its scores are weights, a lane's decide on that lane: score KL is defined
     exactness = "exact"  # at best
     shares = "even"      # how a total is shared out over layers
 
@@ -760,7 +760,7 @@ def check_sets(t, policy, inside, lanes, budgets, ran, cell, report, where, mass
     if policy.scored and all(x["first"] for x in ran):
         x = mean([score_kl(t, lane, y["first"]) for lane, y in zip(lanes, ran)])
         report.number(where, "score_kl_mean_nats", x, row["score_kl_mean_nats"], 1e-5 if t.has_rows else 1e-3)
-    elif policy.scored is False and not isinstance(policy, Random):  # see Policy.scored
+    elif not policy.scored:
         report.number(where, "score_kl_mean_nats", math.nan, row["score_kl_mean_nats"], 0)
     if inside or isinstance(policy, Full):
         report.number(where, "regret_mean_frac", math.nan if inside else 0, row["regret_mean_frac"], 1e-12)

@@ -689,19 +689,21 @@ static void a_falling_cut_is_its_own(void **state)
     kvt_results_free(alone);
 }
 
-/* Scores that only rank have no KL, nor has a set that the scores of several lanes chose. */
+/* Scores that only rank have no KL, not even where all are positive, nor has a set that the
+ * scores of several lanes chose. */
 static void score_kl_is_of_what_decided(void **state)
 {
-    static const char *const none[] = {"tova", "window", "streaming"};
+    static const char *const none[] = {"tova", "window", "streaming", "random"};
     (void)state;
     synth_spec s = synth_default();
     const char *path = runs_trace("kl", &s);
     for (int act = KVT_ACT_OWN; act <= KVT_ACT_PREFILL; act++) {
-        kvt_replay_spec spec = spec_of(&path, "tova,window,streaming,h2o,snapkv:window=4", "8");
+        kvt_replay_spec spec =
+            spec_of(&path, "tova,window,streaming,random,h2o,snapkv:window=4", "8");
         spec.act = (kvt_act)act;
         spec.keep_arrays = true;
         kvt_results *found = runs_replay(&spec, NULL);
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < 4; i++)
             assert_true(
                 isnan(runs_value(expect_ok(found, none[i], "8"), "score_kl_mean_nats")));
         assert_true(runs_value(expect_ok(found, "h2o", "8"), "score_kl_mean_nats") > 0);

@@ -68,6 +68,29 @@ static void decisions_have_a_class(void **state)
     check_class(trace, pop, KVT_ACT_PREFILL, "open-loop");
 }
 
+/* Gates and logarithms are no attention: their shares are compared with none, though a gate is
+ * never negative. */
+static void scores_of_gates_have_no_kl(void **state)
+{
+    (void)state;
+    static const char *const policies[][2] = {{"wg-kv", "wg-kv:threshold=0.1,window=4"},
+                                              {"trim-kv", "trim-kv"},
+                                              {"dms", "dms:from=decisions,window=4"}};
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+        const char *name = policies[i][0];
+        synth_spec spec = spec_of(name);
+        const char *trace = trace_of("kl", &spec, "dense");
+        for (int act = KVT_ACT_OWN; act <= KVT_ACT_PREFILL; act++) {
+            kvt_results *found = replay(trace, policies[i][1], "12", (kvt_act)act, NULL);
+            assert_true(isnan(runs_value(runs_cell(found, name, "12"), "score_kl_mean_nats")));
+            kvt_results_free(found);
+            found = replay(trace, "h2o", "12", (kvt_act)act, NULL);
+            assert_true(runs_value(runs_cell(found, "h2o", "12"), "score_kl_mean_nats") > 0);
+            kvt_results_free(found);
+        }
+    }
+}
+
 /* A policy that was not this model's has no decisions here. */
 static void decisions_of_another_policy_are_no_answer(void **state)
 {
@@ -152,6 +175,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decisions_have_a_class),
+        cmocka_unit_test(scores_of_gates_have_no_kl),
         cmocka_unit_test(decisions_of_another_policy_are_no_answer),
         cmocka_unit_test(dms_needs_no_other_trace),
         cmocka_unit_test(scorers_are_replayed),

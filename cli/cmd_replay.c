@@ -246,7 +246,7 @@ const cli_command cli_command_replay = {
         "gives a file to every policy of its "
         "kind, weights=FILE behind a policy to that one. A cell for which nothing was made "
         "is skipped with the reason.\n\n"
-        "A policy that keeps what scores above a threshold (kvzap, dms, wg-kv) has no "
+        "A policy that keeps what reaches a threshold (kvzap, dms, wg-kv) has no "
         "budget of its own. Asked for one, it gets the threshold at which the other traces "
         "of the set keep that many slots on average at most, and the table says matched mean; "
         "what "

@@ -136,13 +136,13 @@ static void keep_all(kvt_engine *e, int budget, const engine_turn *turn, int n)
     }
 }
 
-/* Everything that is pinned or scores above the threshold: budgets and shares do not count. */
-static void keep_above(kvt_engine *e, int budget, const engine_turn *turn, int n)
+/* Everything that is pinned or reaches the threshold: budgets and shares do not count. */
+static void keep_at_least(kvt_engine *e, int budget, const engine_turn *turn, int n)
 {
     for (int i = 0; i < n; i++) {
         double threshold = turn[i].view.threshold;
         for (int64_t s = 0; s < turn[i].view.n_slot; s++)
-            turn[i].keep[s] = turn[i].pinned[s] || (double)turn[i].score[s] > threshold;
+            turn[i].keep[s] = turn[i].pinned[s] || (double)turn[i].score[s] >= threshold;
         engine_count_at(e, budget, turn[i].layer, turn[i].lane)->budget = e->budget[budget];
     }
 }
@@ -172,7 +172,7 @@ static kvt_code keep_some(kvt_engine *e, engine_turn *turn, int n, int budget, c
         }
     }
     if (e->traits.by_threshold) {
-        keep_above(e, budget, turn, n);
+        keep_at_least(e, budget, turn, n);
         return KVT_OK;
     }
     int64_t *share = kvt_arena_array(work, n, sizeof *share);

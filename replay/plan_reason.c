@@ -99,7 +99,7 @@ static bool lacks_others(const plan *p, pass *x, int trace)
     if ((needs & KVT_NEED_SCORES) && !x->use->own.file[0])
         return say(x, " needs file=SCORES (kvt import --scores)");
     return threshold_is_matched(x->use) && !has_peer(&p->set, trace) &&
-           say(x, " keeps what is above a threshold: it needs other traces of the same model "
+           say(x, " keeps what reaches a threshold: it needs other traces of the same model "
                   "in the run to match one, or threshold=X");
 }
 

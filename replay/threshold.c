@@ -1,10 +1,10 @@
-/* threshold.c - policies that keep what scores above a threshold: the one that meets a budget.
+/* threshold.c - policies that keep what reaches a threshold: the one that meets a budget.
  *
  * The scores that a policy gives at the end of the prompt are collected once from every trace
- * of the set. For a trace, the threshold is the smallest at which its others, together, keep no
- * more slots than their budgets: with r slots left for what is not pinned, the (r + 1)-th
- * largest of their scores, found in one sorted pool. That is a choice among numbers, so that it
- * does not depend on the order in which traces or layers came. */
+ * of the set. For a trace, the threshold is the smallest float at which its others, together,
+ * keep no more slots than their budgets: with r slots left for what is not pinned, the next one
+ * above the (r + 1)-th largest of their scores, found in one sorted pool. That is a choice
+ * among numbers, so that it does not depend on the order in which traces or layers came. */
 #include "replay/plan_priv.h"
 
 #include <math.h>
@@ -179,7 +179,9 @@ void plan_pools_free(plan *p)
 /* all [n] falling. */
 static double choose(const float *all, int64_t n, int64_t open)
 {
-    return open >= n ? -INFINITY : open < 0 ? INFINITY : (double)all[open];
+    return open >= n  ? -INFINITY
+           : open < 0 ? INFINITY
+                      : (double)nextafterf(all[open], INFINITY);
 }
 
 /* Slots that the others may hold at a budget of the run, all lanes together. */
@@ -195,11 +197,11 @@ static int64_t may_hold(const plan *p, const plan_use *u, int trace, int budget)
 static void match_cell(const plan *p, const plan_use *u, int trace, pass_cell *c,
                        const float *all, int64_t n, int64_t n_pinned, int64_t n_lane)
 {
-    int64_t open = may_hold(p, u, trace, (int)(c->asked - p->budget)) - n_pinned, above = 0;
+    int64_t open = may_hold(p, u, trace, (int)(c->asked - p->budget)) - n_pinned, kept = 0;
     c->threshold = choose(all, n, open);
-    while (above < n && (double)all[above] > c->threshold)
-        above++;
-    c->matched = n_lane ? (double)(n_pinned + above) / (double)n_lane : NAN;
+    while (kept < n && (double)all[kept] >= c->threshold)
+        kept++;
+    c->matched = n_lane ? (double)(n_pinned + kept) / (double)n_lane : NAN;
 }
 
 static void fix(pass *x, double threshold)

@@ -214,14 +214,34 @@ static void note_scores(const cell *c, int lane, const float *score, const bool 
         }
 }
 
-/* Keeps what is pinned and what is above the threshold. */
-static void keep_above(const cell *c, int lane, bool *keep, const float *score,
-                       const bool *pinned)
+/* Keeps what is pinned and what reaches the threshold. */
+static void keep_at_least(const cell *c, int lane, bool *keep, const float *score,
+                          const bool *pinned)
 {
     for (int64_t s = 0; s < c->lane[lane].n_slot; s++)
-        keep[s] = pinned[s] || (double)score[s] > c->spec->threshold;
+        keep[s] = pinned[s] || (double)score[s] >= c->spec->threshold;
     take_back(c, lane);
     drop(c, lane, keep);
+}
+
+static bool is_too_many(const cell *c, int64_t n_pinned, int64_t budget)
+{
+    if (n_pinned <= budget)
+        return false;
+    snprintf(c->out->why, sizeof c->out->why, "%lld pinned, budget %lld", (long long)n_pinned,
+             (long long)budget);
+    return true;
+}
+
+static bool keep_by_threshold(const cell *c, bool *const *keep, float *const *score,
+                              bool *const *pinned, const int64_t *n_pinned, int64_t nominal)
+{
+    for (int i = 0; c->spec->matched && !c->traits.own_threshold && i < c->n_all; i++)
+        if (is_too_many(c, n_pinned[i], nominal))
+            return false;
+    for (int i = 0; i < c->n_all; i++)
+        keep_at_least(c, i, keep[i], score[i], pinned[i]);
+    return true;
 }
 
 /* One decision over all lanes. `read` [n_all T]: what is read under SKIP. False: skipped. */
@@ -242,10 +262,8 @@ static bool decide(const cell *c, int64_t step, int64_t nominal, uint8_t *read)
         for (int64_t s = 0; s < n; s++)
             n_pinned[i] += pinned[i][s];
     }
-    for (int i = 0; c->traits.by_threshold && i < c->n_all; i++)
-        keep_above(c, i, keep[i], score[i], pinned[i]);
     if (c->traits.by_threshold)
-        return true;
+        return keep_by_threshold(c, keep, score, pinned, n_pinned, nominal);
     int each = group_size(c, c->share->scope);
     for (int i = 0; i < c->n_all; i += each)
         c->share->split(c->share_params, budget + i, c->lane + i, each,
@@ -256,11 +274,8 @@ static bool decide(const cell *c, int64_t step, int64_t nominal, uint8_t *read)
         for (int k = i; k < i + scope; k++) {
             c->out->budget[step * c->n_all + k] = budget[k];
             over |= c->lane[k].n_slot > budget[k];
-            if (n_pinned[k] > budget[k]) {
-                snprintf(c->out->why, sizeof c->out->why, "%lld pinned, budget %lld",
-                         (long long)n_pinned[k], (long long)budget[k]);
+            if (is_too_many(c, n_pinned[k], budget[k]))
                 return false;
-            }
         }
         if (c->p->select && over)
             c->p->select(c->params, keep + i, c->lane + i, scope,

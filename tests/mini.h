@@ -20,6 +20,7 @@ typedef struct mini_spec {
     uint64_t seed;
     const float *position_mass;
     double threshold; /* under by_threshold */
+    bool matched;     /* it stands for the budget, which must hold what is pinned */
 } mini_spec;
 
 typedef struct mini_result {

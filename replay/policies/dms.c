@@ -14,10 +14,10 @@
  *
  * from=decisions reads a of such a model's own trace (/decision/logit of policy dms, with
  * attribute shift 1 where it is stored at the token that it comes with): score -a_{t+1}, kept
- * above 0 unless threshold=X says otherwise. On a frozen model there is no such bit:
- * from=weights (the default) is a surrogate with kvpop-mlp's score, the delay that its file was
- * trained for and a threshold that meets the budget in the mean; the file's decay is not read.
- * Its sinks always stay: the scorer has learned to score none of them.
+ * from 0 on (a = 0 marks nothing) unless threshold=X says otherwise. On a frozen model there is
+ * no such bit: from=weights (the default) is a surrogate with kvpop-mlp's score, the delay that
+ * its file was trained for and a threshold that meets the budget in the mean; the file's decay
+ * is not read. Its sinks always stay: the scorer has learned to score none of them.
  *
  * Not specified: what to do on a frozen model. W is 256 in the paper and 512 in the published
  * checkpoint (NVIDIA/Model-Optimizer a2fbac7); training sees a marked token one step longer.
@@ -27,7 +27,6 @@
  * top of the model's, or kvpop-mlp's; one float a slot. */
 #include "kvt/pieces.h"
 
-#include <float.h>
 #include <math.h>
 
 typedef struct dms {
@@ -84,11 +83,10 @@ static void step(const void *params_, kvt_lane *lane)
         kvt_network_new(lane, lane->state);
 }
 
-/* What is kept scores above the threshold: a logit of 0 marks nothing, nor does one that has
- * not arrived. */
+/* A bit that has not arrived marks nothing. */
 static float keep_score(float logit)
 {
-    return logit == 0 || isnan(logit) ? FLT_MIN : -logit;
+    return isnan(logit) ? 0 : -logit;
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)

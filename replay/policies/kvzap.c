@@ -1,4 +1,4 @@
-/* kvzap - keep what a linear map of the hidden state scores above a threshold.
+/* kvzap - keep what a linear map of the hidden state scores from a threshold on.
  *
  *   Jegou and Jeblick, "KVzap: Fast, Adaptive, and Faithful KV Cache Pruning", 2026,
  *   arXiv:2601.07891.
@@ -65,7 +65,7 @@ static void work(const void *params_, kvt_work *work)
 const kvt_policy kvt_policy_kvzap = {
     .abi = KVT_POLICY_ABI,
     .name = "kvzap",
-    .title = "keep what a linear map of the hidden state scores above a threshold",
+    .title = "keep what a linear map of the hidden state scores from a threshold on",
     .paper = "Jegou and Jeblick, KVzap, 2026, arXiv:2601.07891",
     .about =
         "KVzip's scores without its passes: a map from the hidden state of a token (the "

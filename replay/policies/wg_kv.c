@@ -36,7 +36,8 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     const wg_kv *p = params_;
     const float *logit = lane->decision.data;
     for (int64_t s = 0; s < lane->n_slot; s++) {
-        /* g without its clamp, which moves nothing across a threshold inside it */
+        /* g without its clamp, which moves nothing across a threshold inside it. No f32 is 0.1:
+         * that g is above it and that it reaches it are the same. */
         out[s] = (float)(1 / (1 + exp(-(double)logit[s])));
         pinned[s] = lane->now - lane->pos[s] < p->window;
     }

@@ -105,9 +105,10 @@ def best(score, k):
     return order[:max(k, 0)]
 
 
-def above(score, threshold):
-    assert all(abs(s - threshold) > 1e-5 for s in score.values()), "near the threshold: take another seed"
-    return [p for p in score if score[p] > threshold]
+def reaching(score, threshold):
+    """Equal is kept; nearly equal could be moved across by rounding."""
+    assert all(s == threshold or abs(s - threshold) > 1e-5 for s in score.values()), "near the threshold: take another seed"
+    return [p for p in score if score[p] >= threshold]
 
 
 # ---- KVpop: arXiv 2607.05061v1, 4.1 and appendices B.3, E ----------------------------------------
@@ -175,13 +176,13 @@ def thresholded(t, threshold, score, window, sinks=0):
                 if q < t.N - 1:
                     continue
                 old = {p: s[p] for p in held if q - p >= window and p >= sinks}
-                held = sorted([p for p in held if p not in old] + above(old, threshold))
+                held = sorted([p for p in held if p not in old] + reaching(old, threshold))
                 yield q + 1 - t.N, l, g, list(held)
 
 
 def marks(logit):
     """Below 0: the token goes. A logit of 0 marks nothing."""
-    return np.where(logit == 0, 1.0, -logit)
+    return -logit
 
 
 def kvzap(t, l, g):

@@ -311,7 +311,8 @@ static void engine_is_the_plain_driver(void **state)
                           .budget = budgets[b],
                           .prefill_only = v->prefill_only,
                           .position_mass = mass,
-                          .threshold = thresholds[b]};
+                          .threshold = thresholds[b],
+                          .matched = true};
         if (mini_run(&plain[b], &spec, memory, &err))
             fail_msg("%s", err.text);
         if (plain[b].lacks)

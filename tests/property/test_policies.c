@@ -244,7 +244,7 @@ static void everything_loses_nothing(void **state)
     for (int act = 0; act < 2; act++)
         for (int64_t extra = 0; extra < 2; extra++) {
             mini_spec spec = spec_of(*state, trace, trace->T + extra * 1000, act);
-            spec.threshold = -INFINITY; /* where it has one: all is above it */
+            spec.threshold = -INFINITY; /* where it has one: all reaches it */
             mini_result r = run_spec(&spec);
             assert_false(r.skipped);
             for (int64_t m = 0; m < r.n_step; m++)
@@ -274,7 +274,7 @@ static void more_budget_keeps_more(void **state)
     }
 }
 
-/* Above a threshold is what is above a higher one, and more. */
+/* What reaches a threshold is what reaches a higher one, and more. */
 static void lower_threshold_keeps_more(void **state)
 {
     const variant *v = *state;
@@ -293,7 +293,7 @@ static void lower_threshold_keeps_more(void **state)
                     fail_msg("threshold %g keeps position %lld", spec.threshold, (long long)j);
                 n_most += i == -20 && held;
                 n_least += i == 20 && held;
-                if (i == 20) /* nothing is above it: what is left is pinned */
+                if (i == 20) /* nothing reaches it: what is left is pinned */
                     assert_true(held == less.pinned[k * trace->N + j]);
             }
         more = less;

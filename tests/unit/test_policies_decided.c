@@ -32,6 +32,27 @@ static void bits_of_dms(void **state)
     }
 }
 
+/* A token goes when its logit is above minus the threshold: one that equals it stays, at 0 and
+ * everywhere else. */
+static void bit_at_the_threshold_is_kept(void **state)
+{
+    (void)state;
+    static const float logits[] = {-0.75F, 0, 2};
+    lanes *l = make_lanes(12);
+    static run r;
+    for (int i = 0; i < 3; i++) {
+        set_bits(l, logits[i]);
+        for (int above = 0; above < 2; above++) {
+            float threshold = above ? nextafterf(-logits[i], INFINITY) : -logits[i];
+            r = (run){.policy = "dms:from=decisions,window=6", .n_prompt = N, .budget = T};
+            r.threshold = (double)threshold;
+            run_on(&r, l);
+            for (int g = 0; g < G; g++)
+                assert_int_equal(run_count(&r, T - N, g), above ? 6 : T);
+        }
+    }
+}
+
 /* The bit that comes with t + 1 decides about t, and about nothing else. */
 static void bit_belongs_to_the_token_before(void **state)
 {
@@ -104,7 +125,8 @@ static void gate_admits_above_its_threshold(void **state)
     enum { W = 4 };
     const lanes *l = make_lanes(13);
     static run r;
-    r = (run){.policy = "wg-kv:window=4", .n_prompt = N, .budget = 1, .threshold = 0.1};
+    r = (run){.policy = "wg-kv:window=4,threshold=0.1", .n_prompt = N, .budget = 1};
+    r.threshold = 0.1;
     run_on(&r, l);
     for (int64_t at = 0; at <= T - N; at++)
         for (int g = 0; g < G; g++)
@@ -156,6 +178,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_of_dms),
+        cmocka_unit_test(bit_at_the_threshold_is_kept),
         cmocka_unit_test(bit_belongs_to_the_token_before),
         cmocka_unit_test(age_flips_trim_and_not_kvpop),
         cmocka_unit_test(gate_admits_above_its_threshold),

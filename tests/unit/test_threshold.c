@@ -1,4 +1,4 @@
-/* test_threshold - policies that keep what scores above a threshold: the one that meets a
+/* test_threshold - policies that keep what reaches a threshold: the one that meets a
  * budget on the other traces, against plain counting, and whatever order, threads or shards. */
 #include "tests/check.h"
 #include "tests/runs.h"
@@ -49,18 +49,18 @@ static float score_of(const synth *s, int lane, int64_t j)
     return ((const float *)s->data[KVT_DS_COL_SUM])[lane * per * N + j];
 }
 
-/* Slots of all lanes of a trace that are kept above a threshold. */
+/* Slots of all lanes of a trace that are kept at a threshold. */
 static int64_t plain_kept(const synth *s, double threshold)
 {
     int64_t kept = 0;
     for (int a = 0; a < s->spec.n_layer * s->spec.n_kv_head; a++)
         for (int64_t j = 0; j < s->spec.n_prompt; j++)
-            kept += j < SINKS || (double)score_of(s, a, j) > threshold;
+            kept += j < SINKS || (double)score_of(s, a, j) >= threshold;
     return kept;
 }
 
-/* The smallest threshold at which the others keep no more than they may, by trying each score.
- */
+/* The smallest threshold at which the others keep no more than they may, by trying the next
+ * number above each score. */
 static double plain_threshold(synth *const *s, int own, const int64_t *may)
 {
     double best = INFINITY;
@@ -75,7 +75,7 @@ static double plain_threshold(synth *const *s, int own, const int64_t *may)
     for (int k = 0; k < TRACES; k++)
         for (int a = 0; k != own && a < s[k]->spec.n_layer * s[k]->spec.n_kv_head; a++)
             for (int64_t j = SINKS; j < s[k]->spec.n_prompt; j++) {
-                double x = (double)score_of(s[k], a, j);
+                double x = (double)nextafterf(score_of(s[k], a, j), INFINITY);
                 int64_t kept = 0;
                 for (int i = 0; x < best && i < TRACES; i++)
                     kept += i == own ? 0 : plain_kept(s[i], x);
@@ -183,6 +183,26 @@ static void a_given_threshold_is_taken(void **state)
     kvt_results_free(found);
 }
 
+/* KVzap's published rule: what is below the threshold goes, so that what equals it stays. */
+static void what_equals_the_threshold_is_kept(void **state)
+{
+    (void)state;
+    make_traces();
+    char text[64];
+    synth *s = synth_new(&specs[0]);
+    double x = (double)score_of(s, 1, SINKS + 2);
+    snprintf(text, sizeof text, "test-threshold:threshold=%.17g", x);
+    kvt_replay_spec alone = run_of(1, text, "5");
+    kvt_results *found = runs_replay(&alone, NULL);
+    const kvt_result *r = found->result[0];
+    int64_t above = plain_kept(s, nextafter(x, INFINITY));
+    CHECK_NEAR(r->cell[0].kept_tokens_mean * (double)(r->n_layer * r->n_lane),
+               (double)plain_kept(s, x), 1e-9);
+    assert_true(plain_kept(s, x) > above);
+    synth_free(s);
+    kvt_results_free(found);
+}
+
 static void another_set_is_another_run(void **state)
 {
     (void)state;
@@ -201,6 +221,7 @@ int main(void)
         cmocka_unit_test(others_meet_the_budget),
         cmocka_unit_test(order_threads_and_shards_change_nothing),
         cmocka_unit_test(a_given_threshold_is_taken),
+        cmocka_unit_test(what_equals_the_threshold_is_kept),
         cmocka_unit_test(another_set_is_another_run),
     };
     return cmocka_run_group_tests_name("threshold", tests, runs_open, runs_close);

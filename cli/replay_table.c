@@ -99,7 +99,8 @@ static bool has_line(const kvt_results *results, int64_t n, const kvt_result *r)
     return false;
 }
 
-/* What a policy's threshold or model kept where a budget was asked for, once a policy. */
+/* What a policy's threshold or model kept where a budget was asked for, and which one knows
+ * what comes, once a policy. */
 static void print_notes(const kvt_results *results, const kvt_labels *labels)
 {
     for (int64_t i = 0; i < results->n; i++) {
@@ -107,7 +108,8 @@ static void print_notes(const kvt_results *results, const kvt_labels *labels)
         if (r->plan_note == NULL || r->n_cell == 0 || has_line(results, i, r) ||
             (strncmp(r->plan_note, "matched mean", 12) != 0 &&
              strncmp(r->plan_note, "threshold", 9) != 0 &&
-             strncmp(r->plan_note, "keeps what", 10) != 0))
+             strncmp(r->plan_note, "keeps what", 10) != 0 &&
+             strncmp(r->plan_note, "knows the response", 18) != 0))
             continue;
         printf("note  %s on %s: %s\n",
                kvt_label(labels, r->cell[0].policy, r->cell[0].policy_params), r->trace_id,

@@ -302,7 +302,7 @@ static void name_result(finisher *f)
     snprintf(r->trace_digest, sizeof r->trace_digest, "%s", f->info->digest);
     snprintf(r->policy_text, sizeof r->policy_text, "%s", p->use->text);
     snprintf(r->policy_title, sizeof r->policy_title, "%s", p->use->policy->title);
-    r->is_control = p->use->traits.control;
+    r->is_control = p->use->traits.control || p->knows_response;
     r->by_query_head = p->by_head;
     r->n_lane = p->n_lane;
     r->n_prompt = p->n_prompt;

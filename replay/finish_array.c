@@ -147,7 +147,9 @@ char *finish_note(const finisher *f)
     const pass *p = f->p;
     int64_t acted = 0;
     bool recent = false, frozen = false;
-    if (p->joins && !p->reason[0])
+    if (p->knows_response && !p->reason[0])
+        snprintf(text, sizeof text, "knows the response: a bound, no policy");
+    else if (p->joins && !p->reason[0])
         note_joins(f, text, sizeof text);
     else if (p->use->traits.by_threshold && !p->reason[0])
         note_threshold(f, text, sizeof text);

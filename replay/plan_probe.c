@@ -211,6 +211,15 @@ static void use_kind(pass *x, const kvt_trace *t)
     }
 }
 
+/* Whether a probe ran what the model was yet to say ("response,tokens=8"). */
+static bool is_response(const kvt_probe_info *p)
+{
+    static const char own[] = "response";
+    size_t n = sizeof own - 1;
+    return p->kind == KVT_PROBE_SUFFIX && strncmp(p->args, own, n) == 0 &&
+           (p->args[n] == 0 || p->args[n] == ',');
+}
+
 void plan_probe(pass *x, const kvt_trace *t)
 {
     if (x->reason[0] || !(x->use->traits.needs & KVT_NEED_PROBE) || !x->use->traits.probe)
@@ -219,6 +228,9 @@ void plan_probe(pass *x, const kvt_trace *t)
         use_named(x, t);
     else
         use_kind(x, t);
+    for (int c = 0; c < x->n_cell; c++)
+        if (x->cell[c].probe >= 0)
+            x->knows_response |= is_response(kvt_trace_probe_info(t, x->cell[c].probe));
     /* Without a single cell there is nothing to run: step() would be called without a probe. */
     for (int c = 0; c < x->n_cell; c++)
         if (!x->cell[c].reason[0])

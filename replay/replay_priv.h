@@ -151,6 +151,7 @@ typedef struct pass {
     uint64_t seed;
     bool inside, skip, by_head, whole_model; /* growth; SKIP; a lane per query head; scope */
     bool together;                       /* select() decides by the scores of several lanes */
+    bool knows_response;                 /* its probe ran the response: a bound, no policy */
     bool fair;                           /* budgets are bytes */
     bool joins;                          /* slots are averaged: no engine, no mass */
     bool ranked;                         /* one ranking gives all budgets */

@@ -30,7 +30,8 @@ const kvt_policy kvt_policy_suffix = {
         "lane) over tokens that nothing was trained for, those of a text or of the response "
         "itself. A learned suffix that does not beat it has learned nothing.\n\n"
         "With the response as suffix it knows what the model will say, and bounds what a "
-        "draft of so many tokens can reach; it is no policy then.",
+        "draft of so many tokens can reach; it is no policy then, and its rows are marked "
+        "as those of the oracles are.",
     .differs = "",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_PROBE,

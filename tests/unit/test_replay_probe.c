@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/half.h"
 #include "kvt/arena.h"
@@ -282,6 +283,36 @@ static void another_draft_is_a_surrogate(void **state)
     synth_free(s);
 }
 
+/* The response as suffix is a bound: marked as the oracles are, and said. */
+static void the_response_is_no_policy(void **state)
+{
+    (void)state;
+    static const char *const args[] = {"response,tokens=5", "response", "response.txt,tokens=5",
+                                       "some.txt"};
+    for (int i = 0; i < 4; i++) {
+        synth_spec spec = spec_of();
+        synth *s = synth_new(&spec);
+        synth_probes(s);
+        for (int k = 0; k < s->n_probe; k++)
+            if (s->probe[k].info.kind == KVT_PROBE_SUFFIX)
+                snprintf(s->probe[k].info.args, sizeof s->probe[k].info.args, "%s", args[i]);
+        char path[400];
+        const char *trace[] = {path};
+        kvt_err err;
+        snprintf(path, sizeof path, "%s/knows.h5", runs_dir);
+        CHECK_OK(synth_write(s, path, &err), &err);
+        kvt_replay_spec run = run_of(trace, "suffix", "8");
+        kvt_results *found = runs_replay(&run, NULL);
+        const kvt_result *r = runs_result(found, "suffix");
+        const char *note = r->plan_note ? r->plan_note : "";
+        assert_string_equal(r->cell[0].status, "ok");
+        assert_true(r->is_control == (i < 2));
+        assert_true((strcmp(note, "knows the response: a bound, no policy") == 0) == (i < 2));
+        kvt_results_free(found);
+        synth_free(s);
+    }
+}
+
 static void no_probe_is_a_reason(void **state)
 {
     (void)state;
@@ -469,6 +500,7 @@ int main(void)
         cmocka_unit_test(a_draft_is_of_its_budget),
         cmocka_unit_test(a_draft_is_of_the_slots_that_it_gets),
         cmocka_unit_test(another_draft_is_a_surrogate),
+        cmocka_unit_test(the_response_is_no_policy),
         cmocka_unit_test(no_probe_is_a_reason),
         cmocka_unit_test(weights_are_cut_for_lanes),
         cmocka_unit_test(weights_of_another_model_are_refused),

@@ -146,7 +146,8 @@ double toy_run(const toy_train *t, const double *param, double *grad, double *ma
     look_room room = {.n_sample = t->n_sample,
                       .n_prompt = TOY_PROMPT,
                       .n_thread = t->n_thread,
-                      .loss = t->mse ? LOOK_MSE : LOOK_KL};
+                      .loss = t->mse ? LOOK_MSE : LOOK_KL,
+                      .prompt_only = t->prompt_only};
     if (look_new(&p, &(look_model){&g, layer}, &layout, &room, &err) == KVT_OK) {
         loss = run(p, t, &g, layout.n_param, sample, param, grad, mass);
         look_free(p);

@@ -12,7 +12,7 @@ typedef struct toy_train {
     int64_t rank;
     unsigned maps;  /* bits of adapter_map_id */
     int32_t window; /* of layer 1; 0: none */
-    bool mse;
+    bool mse, prompt_only;
     int n_sample, n_thread;
     const float *target; /* [L H N] of sample 0 in place of the toy's own; NULL */
 } toy_train;

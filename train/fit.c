@@ -71,6 +71,7 @@ kvt_code fit_counts(train_run *run, const fit_spec *spec, kvt_err *err)
     c->n_parameter = n * spec->n_param;
     c->n_step = steps(run, &spec->plan);
     c->n_example = c->n_step * spec->plan.batch;
+    c->file_bytes = c->n_parameter * (spec->plan.half ? 2 : 4);
     /* Parameters, gradient, two moments, the standardisation; a trace in halves; a unit's
      * inputs twice for each thread. */
     c->memory_bytes = 4 * (n * (4 * spec->n_param + 2 * spec->n_in) +

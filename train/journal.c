@@ -165,8 +165,9 @@ kvt_code train_log(train_run *run, const train_row *row, kvt_err *err)
 /* Whose the checkpoint is: everything that decides the bytes of the result. */
 static void identity(const train_run *run, char *out, size_t cap)
 {
-    snprintf(out, cap, "%s%s:%s\nmodel %s\nset %s\nseed %llu\n", magic, run->trainer->name,
-             run->params_text, run->info.facts.weights_digest, run->set_digest,
+    snprintf(out, cap, "%s%s:%s\nmodel %s\nset %s\nheld out %s\nseed %llu\n", magic,
+             run->trainer->name, run->params_text, run->info.facts.weights_digest,
+             run->set_digest, run->heldout_digest,
              (unsigned long long)(run->ctx ? run->ctx->seed : 0));
 }
 

@@ -66,6 +66,7 @@ typedef struct look_room {
     int64_t n_prompt; /* most tokens of one's prompt */
     int n_thread;
     look_loss loss;
+    bool prompt_only; /* rows as a softmax over the prompt alone */
 } look_room;
 
 /* One prompt. */

@@ -6,7 +6,8 @@
  *   KL       : sum over j of p_j (ln p_j - ln (s_j / sum s)),      d/ds_j = -p_j/s_j + 1/sum s
  *   MSE      : 1/N sum over j of (N s_j / sum s - N p_j)^2
  *
- * The gradient of s is the same for the n rows: it is kept as coef [H N]. */
+ * The gradient of s is the same for the n rows: it is kept as coef [H N]. With prompt_only a
+ * row of s is A[i, j] / P_i, P_i its sum over the prompt: the softmax over the prompt alone. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -149,13 +150,27 @@ static double mse(const float *target, const real *s, int64_t n, double of_targe
     return loss / (double)n;
 }
 
+/* 1 / P_i of a row with prompt_only, else 1; 0: the row sees nothing of the prompt. */
+static real row_weight(bool prompt_only, const real *row, int64_t n_prompt)
+{
+    real sum = 0;
+    if (!prompt_only)
+        return 1;
+    for (int64_t j = 0; j < n_prompt; j++)
+        sum += row[j];
+    return sum > 0 ? 1 / sum : 0;
+}
+
 /* s [N] of a head: column sums of its rows, in their order. */
-static void masses(const real *prob, int64_t n, int64_t n_key, int64_t n_prompt, real *s)
+static void masses(bool prompt_only, const real *prob, int64_t n, int64_t n_key,
+                   int64_t n_prompt, real *s)
 {
     memset(s, 0, (size_t)n_prompt * sizeof *s);
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
+        real weight = row_weight(prompt_only, prob + i * n_key, n_prompt);
         for (int64_t j = 0; j < n_prompt; j++)
-            s[j] += prob[i * n_key + j];
+            s[j] += weight * prob[i * n_key + j];
+    }
     for (int64_t j = 0; j < n_prompt; j++)
         s[j] /= (real)n;
 }
@@ -169,7 +184,8 @@ static void loss_of(const item *t, int64_t h)
     real *s = t->own->z, *coef = t->coef + h * t->n_prompt;
     double of_target = 0, of_s = 0,
            *loss = &t->p->loss[(t->layer * t->p->n_sample + t->sample) * g->n_head + head];
-    masses(t->prob + h * t->n * t->n_key, t->n, t->n_key, t->n_prompt, s);
+    masses(t->p->room.prompt_only, t->prob + h * t->n * t->n_key, t->n, t->n_key, t->n_prompt,
+           s);
     for (int64_t j = 0; j < t->n_prompt; j++) {
         of_target += (double)target[j];
         of_s += (double)s[j];
@@ -210,6 +226,18 @@ static void forward(const item *t)
     scatter(t, t->s->o, own->t);
 }
 
+/* The loss's term of a row: d/dA, or, of A / P, that term again in a form that the softmax over
+ * all columns hands on as it is, because its own sum over A is 0. */
+static void add_loss(const item *t, real *z, const real *a, const real *coef)
+{
+    real weight = row_weight(t->p->room.prompt_only, a, t->n_prompt), mean = 0;
+    if (t->p->room.prompt_only)
+        for (int64_t j = 0; j < t->n_prompt; j++)
+            mean += weight * a[j] * coef[j];
+    for (int64_t j = 0; j < t->n_prompt; j++)
+        z[j] += weight * (coef[j] - mean);
+}
+
 /* z = scale A (z - sum over j of A z), row by row, after the loss's term came in. */
 static void through_softmax(const item *t)
 {
@@ -217,8 +245,7 @@ static void through_softmax(const item *t)
     for (int64_t r = 0; r < t->rep * t->n; r++) {
         real *z = t->own->z + r * t->n_key, lane[8] = {0};
         const real *a = t->prob + r * t->n_key, *coef = t->coef + r / t->n * t->n_prompt;
-        for (int64_t j = 0; j < t->n_prompt; j++)
-            z[j] += coef[j];
+        add_loss(t, z, a, coef);
         int64_t j = 0;
         for (; j + 8 <= t->n_key; j += 8)
             for (int u = 0; u < 8; u++)
@@ -281,5 +308,5 @@ void look_mass(const look_pass *p, int layer, int sample, int64_t head, real *ma
 {
     int64_t n = p->layout.n_token, n_prompt = p->sample[sample].n_prompt, n_key = n_prompt + n;
     int64_t before = p->model.geometry->n_head * n * (p->first[sample] + sample * n);
-    masses(p->saved[layer].prob + before + head * n * n_key, n, n_key, n_prompt, mass);
+    masses(false, p->saved[layer].prob + before + head * n * n_key, n, n_key, n_prompt, mass);
 }

@@ -62,7 +62,8 @@ static kvt_code shape(look_run *r, train_run *run, look_loss loss, kvt_err *err)
     r->room = (look_room){.n_sample = (int)(p->batch < LOOK_CHUNK ? p->batch : LOOK_CHUNK),
                           .n_prompt = longest_prompt(run),
                           .n_thread = kvt_threads(run->ctx),
-                          .loss = loss};
+                          .loss = loss,
+                          .prompt_only = p->over == LOOK_OVER_PROMPT};
     look_layout_of(&r->layout, g, p->tokens, rank, maps, p->scale);
     r->n_step = p->steps > 0 ? p->steps : (p->epochs * n + p->batch - 1) / p->batch;
     c->n_step = r->n_step;

@@ -13,12 +13,13 @@
 enum { LOOK_MAPS_ALL, LOOK_MAPS_QV, LOOK_MAPS_QK, LOOK_MAPS_QKV, LOOK_MAPS_NONE };
 enum { LOOK_INIT_RESPONSE, LOOK_INIT_RANDOM };
 enum { LOOK_TARGET_MEAN, LOOK_TARGET_MAX };
+enum { LOOK_OVER_SEQUENCE, LOOK_OVER_PROMPT };
 enum { LOOK_CHUNK = 8 }; /* most samples whose rows are stacked */
 
 typedef struct lookahead_params {
     int64_t tokens, rank, batch, epochs, steps, eval_every, eval_traces;
     double scale, rate_embed, rate_lora, warmup, clip;
-    int maps, init, target;
+    int maps, init, target, over;
     bool half;
 } lookahead_params;
 

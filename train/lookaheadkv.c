@@ -12,6 +12,11 @@ static const kvt_choice maps[] = {
     {"none", "", "embeddings only"},
 };
 
+static const kvt_choice overs[] = {
+    {"sequence", "", "rows are a softmax over prompt and soft tokens, as published"},
+    {"prompt", "", "over the prompt alone: rows weigh the same, an ablation"},
+};
+
 /* clang-format off */
 static const kvt_param params[] = {
     KVT_PARAM(lookahead_params, tokens, 32, 1, 1024, "tokens", "soft tokens behind the prompt"),
@@ -20,6 +25,7 @@ static const kvt_param params[] = {
     KVT_PARAM_CHOICE(lookahead_params, maps, LOOK_MAPS_ALL, maps, "linear maps that have a LoRA"),
     KVT_PARAM_CHOICE(lookahead_params, init, LOOK_INIT_RESPONSE, look_inits, "where the embeddings begin"),
     KVT_PARAM_CHOICE(lookahead_params, target, LOOK_TARGET_MEAN, look_targets, "attention that is predicted"),
+    KVT_PARAM_CHOICE(lookahead_params, over, LOOK_OVER_SEQUENCE, overs, "columns of a soft token's attention"),
     KVT_PARAM(lookahead_params, rate_embed, 3e-3, 0, 1, "", "rate of the embeddings"),
     KVT_PARAM(lookahead_params, rate_lora, 3e-3, 0, 1, "", "rate of the LoRA"),
     KVT_PARAM(lookahead_params, batch, 4, 1, 1024, "prompts", "prompts of a step"),

@@ -7,6 +7,7 @@ kvt_code table_plan(train_run *run, const table_spec *spec, kvt_err *err)
     c->n_step = run->info.n_layer;
     c->n_example = run->spec->n_trace;
     c->n_parameter = run->info.n_layer * run->info.facts.model.n_kv_head * spec->n_param;
+    c->file_bytes = 4 * c->n_parameter;
     return train_needs(run, spec->ds, spec->n_ds, err);
 }
 

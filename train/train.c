@@ -148,14 +148,14 @@ static kvt_code check_model(const train_run *run, kvt_err *err)
     return KVT_OK;
 }
 
-static kvt_code set_digest(train_run *run, kvt_err *err)
+static kvt_code digest_set(char out[KVT_DIGEST_TEXT], const train_trace *t, int n, kvt_err *err)
 {
     digest *d = digest_new();
     if (!d)
         return kvt_fail_memory(err, 1024);
-    for (int i = 0; i < run->spec->n_trace; i++)
-        digest_add_text(d, run->trace[i].digest);
-    digest_get(d, run->set_digest);
+    for (int i = 0; i < n; i++)
+        digest_add_text(d, t[i].digest);
+    digest_get(d, out);
     digest_free(d);
     return KVT_OK;
 }
@@ -213,7 +213,9 @@ static kvt_code prepare(train_run *run, void **params, kvt_err *err)
     if (!code)
         code = check_model(run, err);
     if (!code)
-        code = set_digest(run, err);
+        code = digest_set(run->set_digest, run->trace, run->spec->n_trace, err);
+    if (!code)
+        code = digest_set(run->heldout_digest, run->heldout, run->spec->n_heldout, err);
     if (!code)
         begin_counts(run);
     return code;

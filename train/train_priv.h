@@ -27,11 +27,11 @@ typedef struct train_run {
     char params_text[1024];
     const kvt_ctx *ctx;
     kvt_train_counts *counts;
-    kvt_trace_info info;              /* of the first training trace: geometry, layers, level */
-    train_trace *trace;               /* [n_trace] sorted by digest, so that order of arguments
-                                       * changes nothing */
-    train_trace *heldout;             /* [n_heldout] the same */
-    char set_digest[KVT_DIGEST_TEXT]; /* over the training traces */
+    kvt_trace_info info;  /* of the first training trace: geometry, layers, level */
+    train_trace *trace;   /* [n_trace] sorted by digest, so that order of arguments
+                           * changes nothing */
+    train_trace *heldout; /* [n_heldout] the same */
+    char set_digest[KVT_DIGEST_TEXT], heldout_digest[KVT_DIGEST_TEXT]; /* over each set */
     struct train_journal *journal;
 } train_run;
 

@@ -57,7 +57,7 @@ says out "first loss"
 [ "$(wc -c <judge.safetensors)" -lt "$(wc -c <one.safetensors)" ] || fail "Judge Q has more than embeddings"
 
 # Ablations: each changes what is written.
-for how in target=max init=random maps=qv half=true scale=1; do
+for how in target=max init=random over=prompt maps=qv half=true scale=1; do
     run "$kvt" train $what,$how train --model tiny.gguf -o $how.safetensors -q
     exits 0
     cmp -s one.safetensors $how.safetensors && fail "$how changed nothing"
@@ -107,7 +107,9 @@ for signal in INT KILL; do
         one_line "stopped at step"
         [ -f $part.ckpt ] || fail "$ran: no checkpoint"
         # A checkpoint of another run is no checkpoint of this one.
-        bad 1 "other traces, parameters, model or seed" train $long train --model tiny.gguf -o $part --resume --seed 9 -q
+        bad 1 "other traces, parameters, model or seed" train $long train --heldout held --model tiny.gguf -o $part --resume --seed 9 -q
+        bad 1 "other traces, parameters, model or seed" train $long train --model tiny.gguf -o $part --resume -q
+        bad 1 "other traces, parameters, model or seed" train $long,clip=2 train --heldout held --model tiny.gguf -o $part --resume -q
     fi
     run "$kvt" train $long train --heldout held --model tiny.gguf -o $part -q --resume
     exits 0

@@ -36,6 +36,7 @@ check() {
         same_file one.h5 two.h5
     done
     good train "$1" train -o new/plan.h5 --plan --json
+    jq -e '.file_bytes > 0' "$scratch/out" >/dev/null || fail "$ran: a file of no bytes"
     [ ! -e new/plan.h5 ] || fail "$ran: --plan wrote a file"
 }
 pop=window=5,future=4,steps=8

@@ -104,6 +104,27 @@ static void test_differences_mse(void **state)
     check_differences(&t);
 }
 
+/* Rows as a softmax over the prompt alone: another loss, and its own slopes. */
+static void test_differences_prompt(void **state)
+{
+    (void)state;
+    look_layout l;
+    toy_train t = plain;
+    t.prompt_only = true;
+    t.maps &= ~(1u << ADAPTER_K); /* the last layer's own keys reach nothing then */
+    int64_t n = layout_of(&l, &t);
+    double *x = numbers(n);
+    toy_train_start(x, n);
+    toy_train published = t;
+    published.prompt_only = false;
+    assert_true(fabs(toy_train_run_f64(&t, x, NULL, NULL) -
+                     toy_train_run_f64(&published, x, NULL, NULL)) > 1e-4);
+    free(x);
+    check_differences(&t);
+    t.window = 9;
+    check_differences(&t);
+}
+
 static void test_float(void **state)
 {
     (void)state;
@@ -335,11 +356,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_differences),     cmocka_unit_test(test_differences_window),
-        cmocka_unit_test(test_differences_mse), cmocka_unit_test(test_float),
-        cmocka_unit_test(test_threads),         cmocka_unit_test(test_begin),
-        cmocka_unit_test(test_last_layer),      cmocka_unit_test(test_published),
-        cmocka_unit_test(test_parameters),      cmocka_unit_test(test_own_mean),
-        cmocka_unit_test(test_descent),
+        cmocka_unit_test(test_differences_mse), cmocka_unit_test(test_differences_prompt),
+        cmocka_unit_test(test_float),           cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_begin),           cmocka_unit_test(test_last_layer),
+        cmocka_unit_test(test_published),       cmocka_unit_test(test_parameters),
+        cmocka_unit_test(test_own_mean),        cmocka_unit_test(test_descent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

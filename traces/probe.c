@@ -171,6 +171,23 @@ static kvt_code check_pos(const kvt_probe_info *p, const int32_t *pos, const int
     return KVT_OK;
 }
 
+/* Each segment begins to count at one of its own rows; without numbers all rows are one. */
+static kvt_code check_from(const kvt_probe_info *p, const int32_t *from, const int32_t *segment,
+                           kvt_err *err)
+{
+    int64_t begin = 0, end = 0;
+    for (int i = 0; from && i < p->n_segment; i++, begin = end) {
+        while (end < p->n_row && (!segment || segment[end] == i))
+            end++;
+        if (from[i] < begin || from[i] >= end)
+            return kvt_fail(err, KVT_FORMAT,
+                            "chunk/from[%d]: expected a row of its segment, %lld to %lld, got "
+                            "%d",
+                            i, (long long)begin, (long long)end - 1, from[i]);
+    }
+    return KVT_OK;
+}
+
 kvt_code probe_check_index(const kvt_trace_facts *f, const kvt_probe_info *p,
                            const int32_t *const value[KVT_PROBE_SETS], kvt_err *err)
 {
@@ -183,7 +200,7 @@ kvt_code probe_check_index(const kvt_trace_facts *f, const kvt_probe_info *p,
         within(KVT_PROBE_SET_ID, value[KVT_PROBE_SET_ID], p->n_row, 0, V - 1, err) ||
         within(KVT_PROBE_SET_BEGIN, begin, p->n_segment, 0, N - 1, err) ||
         within(KVT_PROBE_SET_END, end, p->n_segment, 1, N, err) ||
-        within(KVT_PROBE_SET_FROM, value[KVT_PROBE_SET_FROM], p->n_segment, 0, p->n_row, err))
+        check_from(p, value[KVT_PROBE_SET_FROM], segment, err))
         return err->code;
     for (int i = 0; begin && end && i < p->n_segment; i++)
         if (begin[i] >= end[i])

@@ -269,6 +269,22 @@ static void from_behind(kvt_probe_data *p)
     numbers(p, KVT_PROBE_SET_FROM, 0)[0] = 100;
 }
 
+/* Rows 0 and 1 are one segment, 2 and 3 the other. */
+static void from_of_another_segment(kvt_probe_data *p)
+{
+    static const int32_t of[] = {0, 0, 1, 1}, from[] = {0, 1};
+    p->info.n_segment = 2;
+    p->data[KVT_PROBE_SET_SEGMENT] = of;
+    p->data[KVT_PROBE_SET_FROM] = from;
+}
+
+static void from_of_the_next_segment(kvt_probe_data *p)
+{
+    static const int32_t from[] = {2, 3};
+    from_of_another_segment(p);
+    p->data[KVT_PROBE_SET_FROM] = from;
+}
+
 static const struct refusal {
     const char *name;
     void (*edit)(kvt_probe_data *p);
@@ -292,7 +308,12 @@ static const struct refusal {
     {"a segment is left out", segment_jumps, "segment[1]: expected numbers that rise"},
     {"fewer segments than said", segment_is_missing, "segment: expected 2 of them, got 1"},
     {"a begin without an end", begin_alone, "chunk/begin and chunk/end go together"},
-    {"a row behind the last", from_behind, "chunk/from[0]: expected 0 to 4, got 100"},
+    {"a row behind the last", from_behind,
+     "chunk/from[0]: expected a row of its segment, 0 to 3, got 100"},
+    {"a row of another segment", from_of_another_segment,
+     "chunk/from[1]: expected a row of its segment, 2 to 3, got 1"},
+    {"a row of the next segment", from_of_the_next_segment,
+     "chunk/from[0]: expected a row of its segment, 0 to 1, got 2"},
 };
 
 static void is_refused(void **state)
@@ -537,7 +558,7 @@ static const lie lies[] = {
     {"begin", "chunk/begin", "chunk/begin[0]: expected 0 to 23, got -1", -1, 0},
     {"end", "chunk/end", "chunk/end[1]: expected 1 to 24, got 25", 25, 1},
     {"an empty chunk", "chunk/end", "chunk/end[1]: 1 does not come after", 1, 1},
-    {"from", "chunk/from", "chunk/from[0]: expected 0 to", 1000, 0},
+    {"from", "chunk/from", "chunk/from[0]: expected a row of its segment, 0 to 9", 1000, 0},
     {"pos", "pos", "pos[1]: expected 0 to", INT32_MAX, 1},
     {"id", "id", "id[0]: expected 0 to", -5, 0},
 };

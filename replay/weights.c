@@ -165,8 +165,9 @@ kvt_code kvt_use_check_weights(const kvt_use *u, const kvt_scorer *s, const kvt_
         return err->code;
     known_extents(extent, info);
     for (const kvt_weight *w = u->policy->weights; w->name; w++)
-        if (check_line(s, w, extent, err))
-            return kvt_within(err, "'%s'", info->path);
+        if (check_line(s, w, extent, err)) /* what is not found names the file itself */
+            return err->code == KVT_NOTFOUND ? KVT_NOTFOUND
+                                             : kvt_within(err, "'%s'", info->path);
     return check_rule(u->policy, s, err) ? kvt_within(err, "'%s'", info->path) : KVT_OK;
 }
 

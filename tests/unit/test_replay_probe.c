@@ -407,6 +407,40 @@ static void weights_of_another_model_are_refused(void **state)
     synth_free(s);
 }
 
+/* One clear line: the file, its kind and the tensor, each once. */
+static void a_tensor_that_is_missing_is_named(void **state)
+{
+    (void)state;
+    enum { MOST = 16 };
+    char path[400], policy[500];
+    kvt_err err;
+    kvt_results *found;
+    kvt_scorer *s;
+    kvt_scorer_tensor part[MOST];
+    int n = 0;
+    synth_spec spec = spec_of();
+    synth *made;
+    const char *trace[] = {trace_of(&made, "lacks", &spec)};
+    snprintf(path, sizeof path, "%s/lacks.scorer.h5", runs_dir);
+    CHECK_OK(synth_scorer("kvpop-mlp", &spec, path, &err), &err);
+    CHECK_OK(kvt_scorer_open(&s, path, &err), &err);
+    for (int i = 0; i < kvt_scorer_count(s) && n < MOST; i++)
+        if (strcmp(kvt_scorer_at(s, i)->name, "out/bias") != 0)
+            part[n++] = *kvt_scorer_at(s, i);
+    assert_int_equal(n, kvt_scorer_count(s) - 1);
+    CHECK_OK(kvt_scorer_write(path, kvt_scorer_info_of(s), part, n, true, &err), &err);
+    kvt_scorer_close(s);
+    snprintf(policy, sizeof policy, "kvpop-mlp:weights=%s", path);
+    kvt_replay_spec run = run_of(trace, policy, "8");
+    CHECK_FAILS(kvt_replay(&found, NULL, &run, NULL, &err), KVT_NO,
+                "this scorer of kind kvpop-mlp has no tensor 'out/bias'", &err);
+    const char *first = strstr(err.text, path);
+    assert_non_null(first);
+    assert_null(strstr(first + 1, path));
+    kvt_results_free(found);
+    synth_free(made);
+}
+
 static void a_layer_shows_all_heads(void **state)
 {
     (void)state;
@@ -504,6 +538,7 @@ int main(void)
         cmocka_unit_test(no_probe_is_a_reason),
         cmocka_unit_test(weights_are_cut_for_lanes),
         cmocka_unit_test(weights_of_another_model_are_refused),
+        cmocka_unit_test(a_tensor_that_is_missing_is_named),
         cmocka_unit_test(a_layer_shows_all_heads),
         cmocka_unit_test(decisions_lie_where_they_decide),
         cmocka_unit_test(memory_may_end_anywhere),

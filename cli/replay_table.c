@@ -11,7 +11,7 @@
 #include "kvt/analyze.h"
 #include "kvt/arena.h"
 
-enum { CELL = 64, N_COLUMN = 12 };
+enum { CELL = 64, N_COLUMN = 13 };
 
 static const char *number(char out[CELL], double x, int digits)
 {
@@ -56,7 +56,7 @@ static const char *budget(char out[CELL], const kvt_curve_row *row, bool fair)
 static kvt_code add_row(cli_table *t, const kvt_curve_row *row, bool fair, kvt_err *err)
 {
     char asked[CELL], kept[CELL], end[CELL], lost[CELL], regret[CELL], alloc[CELL],
-        recall[CELL], kl[CELL], output[CELL];
+        recall[CELL], kl[CELL], score_kl[CELL], output[CELL];
     char name[KVT_LABEL_MAX + 24];
     if (row->seeds_count > 1)
         snprintf(name, sizeof name, "%s x%lld", row->policy_label, (long long)row->seeds_count);
@@ -74,6 +74,7 @@ static kvt_code add_row(cli_table *t, const kvt_curve_row *row, bool fair, kvt_e
         number(alloc, row->allocation_regret_mean_frac, 4),
         number(recall, row->recall_mean_frac, 3),
         number(kl, row->attn_kl_mean_nats, 3),
+        number(score_kl, row->score_kl_mean_nats, 3),
         number(output, row->out_err_mean_rel, 3),
         NULL,
     };
@@ -310,12 +311,12 @@ static void print_legend(const kvt_curve_row *row, int64_t n)
 
 kvt_code cli_replay_table(cli *c, const kvt_results *results, kvt_err *err)
 {
-    static const char *const names[] = {"POLICY", "CLASS",     "GROWTH", "BUDGET", "KEPT",
-                                        "END",    "LOST MASS", "REGRET", "ALLOC",  "RECALL",
-                                        "KL",     "OUT ERR",   NULL};
-    static const cli_align align[] = {CLI_LEFT,  CLI_LEFT,  CLI_LEFT,  CLI_RIGHT,
-                                      CLI_RIGHT, CLI_RIGHT, CLI_LEFT,  CLI_RIGHT,
-                                      CLI_RIGHT, CLI_RIGHT, CLI_RIGHT, CLI_RIGHT};
+    static const char *const names[] = {"POLICY", "CLASS",     "GROWTH",  "BUDGET", "KEPT",
+                                        "END",    "LOST MASS", "REGRET",  "ALLOC",  "RECALL",
+                                        "KL",     "SCORE KL",  "OUT ERR", NULL};
+    static const cli_align align[] = {CLI_LEFT,  CLI_LEFT,  CLI_LEFT,  CLI_RIGHT, CLI_RIGHT,
+                                      CLI_RIGHT, CLI_LEFT,  CLI_RIGHT, CLI_RIGHT, CLI_RIGHT,
+                                      CLI_RIGHT, CLI_RIGHT, CLI_RIGHT};
     kvt_report *curve;
     kvt_labels *labels = NULL;
     cli_progress_end(c);

@@ -11,7 +11,7 @@ const char *plan_weights_kind(const kvt_policy *p)
     return p->weights_kind ? p->weights_kind : p->name;
 }
 
-static const plan_file *file_at(const plan *p, const char *path)
+static plan_file *file_at(const plan *p, const char *path)
 {
     for (int i = 0; i < p->n_file; i++)
         if (strcmp(p->file[i].path, path) == 0)
@@ -74,24 +74,24 @@ static int64_t number(const kvt_scorer *s, const char *name)
     return value >= 0 && value <= 1 << 30 ? (int64_t)value : 0;
 }
 
-/* KVpop's files may be made for one k; a budget leaves what it leaves (design.md 6). */
-static void check_slots(const plan *p)
+/* KVpop's files may be made for one k; a budget leaves what it leaves (design.md 6). Said of a
+ * file that fits, at the first trace that it is used on. */
+static void check_slots(const plan *p, plan_file *file)
 {
-    for (int i = 0; i < p->n_file; i++) {
-        const kvt_scorer *s = p->file[i].scorer;
-        const char *kind = kvt_scorer_info_of(s)->kind;
-        int64_t k = number(s, "slots"), rest = number(s, "sinks") + number(s, "window");
-        bool other = false, read = false;
-        for (int u = 0; u < p->n_use; u++) /* not DMS, which has no slots */
-            read |= strcmp(p->use[u].use->policy->name, kind) == 0;
-        for (int b = 0; b < p->n_budget; b++)
-            other |= p->budget[b].kind != KVT_BUDGET_TOKENS || p->budget[b].num != rest + k;
-        if (strncmp(kind, "kvpop", 5) == 0 && k > 0 && other && read)
-            kvt_log(p->ctx, KVT_LOG_WARN, "replay",
-                    "weights '%s': trained for k = %lld beside sinks and window, a budget of "
-                    "%lld; here k is what each budget leaves",
-                    p->file[i].path, (long long)k, (long long)(rest + k));
-    }
+    const kvt_scorer *s = file->scorer;
+    int64_t k = number(s, "slots"), rest = number(s, "sinks") + number(s, "window");
+    bool other = false;
+    for (int b = 0; b < p->n_budget; b++) /* one without a slot is refused elsewhere */
+        other |= p->budget[b].kind != KVT_BUDGET_TOKENS ||
+                 (p->budget[b].num > rest && p->budget[b].num != rest + k);
+    if (k < 1 || !other || file->slots_said)
+        return;
+    file->slots_said = true;
+    kvt_log(
+        p->ctx, KVT_LOG_WARN, "replay",
+        "weights '%s': trained for k = %lld beside sinks and window, a budget of %lld; here "
+        "k is what each budget leaves",
+        file->path, (long long)k, (long long)(rest + k));
 }
 
 kvt_code plan_weights_named(plan *p, kvt_err *err)
@@ -102,7 +102,6 @@ kvt_code plan_weights_named(plan *p, kvt_err *err)
         if (u->own.weights[0] && add_file(p, u->own.weights, false, err))
             return kvt_within(err, "policy %s", u->name);
     }
-    check_slots(p);
     return KVT_OK;
 }
 
@@ -116,18 +115,18 @@ bool plan_weights_offers(const plan *p, const kvt_policy *policy)
 }
 
 /* The file that was named, or the one of the policy's kind: that of the trace's model first. */
-static const kvt_scorer *find_file(const plan *p, const kvt_use *u, const char *weights_digest)
+static plan_file *find_file(const plan *p, const kvt_use *u, const char *weights_digest)
 {
-    const kvt_scorer *found = NULL;
+    plan_file *found = NULL;
     if (u->own.weights[0])
-        return file_at(p, u->own.weights)->scorer;
+        return file_at(p, u->own.weights);
     for (int i = 0; i < p->n_file; i++) {
         const kvt_scorer_info *s = kvt_scorer_info_of(p->file[i].scorer);
         if (!p->file[i].offered || strcmp(s->kind, plan_weights_kind(u->policy)) != 0)
             continue;
         if (strcmp(s->weights_digest, weights_digest) == 0)
-            return p->file[i].scorer;
-        found = found ? found : p->file[i].scorer;
+            return &p->file[i];
+        found = found ? found : &p->file[i];
     }
     return found;
 }
@@ -138,8 +137,9 @@ void plan_weights(const plan *p, pass *x, const kvt_trace_info *info)
     const kvt_use *u = x->use;
     if (!u->policy->weights || !(u->traits.needs & KVT_NEED_WEIGHTS) || x->reason[0])
         return;
-    x->weights = find_file(p, u, info->facts.weights_digest);
-    if (!x->weights)
+    plan_file *file = find_file(p, u, info->facts.weights_digest);
+    x->weights = file ? file->scorer : NULL;
+    if (!file)
         snprintf(x->reason, sizeof x->reason, "policy %s needs weights=FILE (kvt train %s)",
                  u->policy->name, plan_weights_kind(u->policy));
     else if (kvt_use_check_weights(u, x->weights, &info->facts.model,
@@ -147,6 +147,8 @@ void plan_weights(const plan *p, pass *x, const kvt_trace_info *info)
                                    &err))
         snprintf(x->reason, sizeof x->reason, "policy %s: weights: %.180s", u->policy->name,
                  err.text);
+    else if (strncmp(u->policy->name, "kvpop", 5) == 0) /* not DMS, which has no slots */
+        check_slots(p, file);
 }
 
 void plan_weights_close(plan *p)

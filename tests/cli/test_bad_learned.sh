@@ -46,7 +46,7 @@ skips() {
 
 good replay a.h5 --out new -q -b 40 -p lookaheadkv,judgeq,suffix,speckv,kvzip,lookahead-oracle
 good replay a.h5 --out new -q -b 8,16 -p laq,laq-plus
-good replay a.h5 --out new -q -b 20 -p kvpop-mlp:weights=kvpop-mlp.scorer.h5,kvpop:weights=kvpop.scorer.h5
+good replay a.h5 --out new -q -b 9 -p kvpop-mlp:weights=kvpop-mlp.scorer.h5,kvpop:weights=kvpop.scorer.h5
 good replay a.h5 --out new -q -b 20 -p dms:from=decisions,window=6
 good replay full.h5 --out new -q -b 20 -p fast-kvzip:weights=fast-kvzip.scorer.h5
 
@@ -57,7 +57,7 @@ skips "'kvpop-mlp.scorer.h5' is for another model: channels of a head: expected 
 skips "'wide.scorer.h5' is for another model: query heads: expected 4, got 6" a.h5 -b 20 -p kvpop-mlp:weights=wide.scorer.h5
 skips "expected a file of kind kvpop, got kvpop-mlp" a.h5 -b 20 -p kvpop:weights=kvpop-mlp.scorer.h5
 skips "layers of the model: expected 5, got 2" some.h5 -b 20 -p kvpop-mlp:weights=kvpop-mlp.scorer.h5
-good replay some.h5 a.h5 --out new -b 20 -p kvpop-mlp:weights=kvpop-mlp.scorer.h5
+good replay some.h5 a.h5 --out new -b 9 -p kvpop-mlp:weights=kvpop-mlp.scorer.h5
 says out "layers of the model: expected 5, got 2"
 replay 1 "none.h5" a.h5 -b 20 -p kvpop:weights=none.h5
 replay 1 "a.h5" bare.h5 -b 20 -p kvpop:weights=a.h5

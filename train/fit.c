@@ -320,7 +320,10 @@ static kvt_code step(fit *f, train_run *run, int64_t t, int32_t *order, int64_t 
 
 enum { FIT_PARTS = 6 };
 
-/* since [2]: sum of losses since the last row, and how many. */
+/* since: sum of losses since the last row, and how many; loss of the first row, whether there
+ * was one; how many losses the run has seen. */
+enum { SINCE = 5 };
+
 static void parts(fit *f, double *since, train_part part[FIT_PARTS])
 {
     int64_t n = f->n_unit * f->spec->n_param * (int64_t)sizeof(float);
@@ -330,11 +333,11 @@ static void parts(fit *f, double *since, train_part part[FIT_PARTS])
     part[2] = (train_part){"moment2", f->v, n};
     part[3] = (train_part){"mean", f->mean, n_in};
     part[4] = (train_part){"scale", f->scale, n_in};
-    part[5] = (train_part){"since", since, 4 * (int64_t)sizeof(double)};
+    part[5] = (train_part){"since", since, SINCE * (int64_t)sizeof(double)};
 }
 
 /* Rows are written at each eval_every-th step and at the last one. */
-static kvt_code row_due(fit *f, train_run *run, int64_t t, double rate, double since[4],
+static kvt_code row_due(fit *f, train_run *run, int64_t t, double rate, double since[SINCE],
                         kvt_err *err)
 {
     int64_t every = f->spec->plan.eval_every;
@@ -354,7 +357,23 @@ static kvt_code row_due(fit *f, train_run *run, int64_t t, double rate, double s
     return code ? code : train_log(run, &row, err);
 }
 
-static kvt_code descend(fit *f, train_run *run, int64_t t, double since[4], kvt_err *err)
+/* Every trace was read, or all steps done, and nothing gave a loss: a scorer would be noise. */
+static kvt_code check_seen(const fit *f, const train_run *run, int64_t t, double seen,
+                           kvt_err *err)
+{
+    int64_t longest = 0;
+    if (seen > 0 || (t < f->n_step && t * f->spec->plan.batch < run->spec->n_trace))
+        return KVT_OK;
+    for (int i = 0; i < run->spec->n_trace; i++)
+        if (run->trace[i].n_token > longest)
+            longest = run->trace[i].n_token;
+    return kvt_fail(err, KVT_FORMAT,
+                    "%s: with these parameters no token of the traces is learned from; the "
+                    "longest has %lld tokens",
+                    run->trainer->name, (long long)longest);
+}
+
+static kvt_code descend(fit *f, train_run *run, int64_t t, double since[SINCE], kvt_err *err)
 {
     train_part part[FIT_PARTS];
     int64_t epoch = -1;
@@ -373,12 +392,15 @@ static kvt_code descend(fit *f, train_run *run, int64_t t, double since[4], kvt_
         fit_sum all = take_sums(f);
         since[0] += all.loss;
         since[1] += all.n_loss;
+        since[4] += all.n_loss;
         if (!isfinite(all.loss)) {
             code = kvt_fail(err, KVT_FORMAT,
                             "step %lld: the loss is not finite; lower the rate", (long long)t);
             break;
         }
-        code = row_due(f, run, t, rate, since, err);
+        code = check_seen(f, run, t, since[4], err);
+        if (!code)
+            code = row_due(f, run, t, rate, since, err);
         if (!code)
             code = train_step_done(run, t, f->n_step, part, FIT_PARTS, err);
     }
@@ -389,7 +411,7 @@ static kvt_code descend(fit *f, train_run *run, int64_t t, double since[4], kvt_
 kvt_code fit_run(fit *f, train_run *run, const fit_spec *spec, kvt_err *err)
 {
     train_part part[FIT_PARTS];
-    double since[4] = {0};
+    double since[SINCE] = {0};
     int64_t t = 0;
     kvt_code code = fit_counts(run, spec, err);
     if (code)

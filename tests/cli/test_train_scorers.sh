@@ -116,6 +116,9 @@ cut -d, -f1-6 part.h5.csv | cmp -s - curve || fail "$ran: another curve"
 bad 1 "future/delayed is of w = 5, kvpop was asked for window=32" train kvpop train -o new/x.h5 -q
 bad 1 "the loss is not finite; lower the rate" train kvpop:scorer=mlstm,window=5,future=4,steps=40,rate=10,clip=0 \
     train -o new/x.h5 --log rates.csv -q
+bad 1 "no token of the traces is learned from; the longest has 72" train kvpop:window=5,future=100 train -o new/x.h5 -q
+bad 1 "no token of the traces is learned from" train kvpop:window=5,future=4,slots=500 train -o new/x.h5 -q
+bad 1 "no token of the traces is learned from" train kvp-supervised:recent=100 train -o new/x.h5 -q
 bad 2 "least=0.5 is more than most=0.1" train kvpop:least=0.5,most=0.1 train -o new/x.h5 -q
 bad 1 "headkv reads the span 'needle' of the prompt" train headkv:span=needle train -o new/x.h5 -q
 bad 1 "no trace is longer" train foresightkv train -o new/x.h5 -q

@@ -53,6 +53,12 @@ static kvt_code measure(speed *out, const kvt_backend *b, int n_thread, kvt_err 
     return code;
 }
 
+static double probe_seconds(const speed *v, const kvt_probe_cost *c, bool record)
+{
+    return c->flops / (0.8 * v->flops) + c->stream_bytes / v->stream +
+           (record ? (double)c->file_bytes / 400e6 : 0);
+}
+
 static double seconds_of(const speed *v, const kvt_model *m, const recorder_spec *r,
                          bool forced, bool record, int64_t file_bytes)
 {
@@ -99,12 +105,20 @@ static kvt_code plan_one(kvt_capture_plan *out, kvt_model *m, const kvt_capture_
             run += FORWARD_LOGIT_ROWS * m->weights->geometry.n_vocab * (int64_t)sizeof(float);
         run += kvt_threads(ctx) * (int64_t)BLAS_BYTES;
         run = run > m->map_bytes ? run : m->map_bytes; /* the file is unmapped before */
-        run += BASE_BYTES + m->weights->bytes;
+        kvt_probe_cost probes = {0};
+        if (spec->probes_cost && spec->record)
+            spec->probes_cost(spec->probes_user, &w.facts, w.n_layer, ctx, &probes);
+        double more = probe_seconds(v, &probes, spec->record);
+        file += probes.file_bytes;
+        run += BASE_BYTES + m->weights->bytes + probes.memory_bytes;
         out->n_prompt = p.info.n_prompt > out->n_prompt ? p.info.n_prompt : out->n_prompt;
         out->n_response = p.max_new > out->n_response ? p.max_new : out->n_response;
         out->memory_bytes = run > out->memory_bytes ? run : out->memory_bytes;
         out->file_bytes += file;
-        out->seconds += seconds_of(v, m, &r, p.is_forced, spec->record, file);
+        out->seconds +=
+            more + seconds_of(v, m, &r, p.is_forced, spec->record, file - probes.file_bytes);
+        out->probe_bytes += probes.file_bytes;
+        out->probe_seconds += more;
     }
     prepared_fini(&p);
     return code;

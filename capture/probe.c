@@ -66,6 +66,17 @@ static bool take_state(probe_state *s)
            s->low && s->table && s->k && s->v && s->logit && s->scratch;
 }
 
+int64_t probe_state_bytes(const kvt_geometry *g, int64_t n_prompt, int64_t n, bool one_by_one,
+                          int64_t rank, int n_thread)
+{
+    int64_t hd = g->n_head * g->head_dim, gd = g->n_kv_head * g->head_dim;
+    probe_state s = {.g = g, .n_prompt = n_prompt, .cap = n, .one_by_one = one_by_one};
+    int64_t row = 2 + 2 * g->n_hidden + 2 * hd + gd + 2 * g->n_ff + rank + g->head_dim;
+    int64_t own = 2 * (one_by_one ? g->n_layer : 1) * gd;
+    return (int64_t)sizeof(float) *
+           (n * (row + own) + g->n_vocab + n_thread * (probe_attend_floats(&s) + 15));
+}
+
 static kvt_code place_rows(probe_state *s, kvt_err *err)
 {
     const probe_pass *p = s->p;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/size.h"
 #include "cli/files.h"
 
 kvt_code capture_probe_open(capture_probe *p, kvt_model *m, const cli_list *text, kvt_err *err)
@@ -32,12 +33,20 @@ static kvt_code add_to(void *user, const char *trace, const kvt_ctx *ctx, kvt_er
     return kvt_probes_add(p->probes, trace, false, &p->counts, ctx, err);
 }
 
+static void cost_of(void *user, const kvt_trace_facts *facts, int n_layer, const kvt_ctx *ctx,
+                    kvt_probe_cost *out)
+{
+    const capture_probe *p = user;
+    kvt_probes_cost(p->probes, facts, n_layer, ctx, out);
+}
+
 kvt_code capture_probe_hook(capture_probe *p, kvt_capture_spec *spec, kvt_err *err)
 {
     if (!p->probes)
         return KVT_OK;
     spec->probes = run_on;
     spec->present = add_to;
+    spec->probes_cost = cost_of;
     spec->probes_user = p;
     return kvt_probes_check(p->probes, spec, err);
 }
@@ -82,14 +91,37 @@ static void print(const capture_probe *p)
                (long long)k->n_row, k->seconds);
 }
 
-static void print_plan(const capture_probe *p, const cli_traces *l, int n_probe)
+/* Bytes that the probes add to a trace at most. */
+static kvt_code bytes_on(const capture_probe *p, const char *path, int64_t *bytes, kvt_err *err)
 {
+    kvt_trace *t;
+    kvt_probe_cost cost;
+    if (kvt_trace_open(&t, path, 0, err))
+        return err->code;
+    const kvt_trace_info *i = kvt_trace_info_of(t);
+    kvt_probes_cost(p->probes, &i->facts, i->n_layer, &p->c->ctx, &cost);
+    *bytes += cost.file_bytes;
+    kvt_trace_close(t);
+    return KVT_OK;
+}
+
+static kvt_code print_plan(const capture_probe *p, const cli_traces *l, int n_probe,
+                           kvt_err *err)
+{
+    char text[32];
+    int64_t bytes = 0;
+    for (int i = 0; i < l->n; i++)
+        if (bytes_on(p, l->item[i], &bytes, err))
+            return err->code;
     if (p->c->json)
-        printf("{\"schema\": \"kvt-probe-plan-1\", \"traces\": %d, \"probes\": %d}\n", l->n,
-               n_probe);
+        printf("{\"schema\": \"kvt-probe-plan-1\", \"traces\": %d, \"probes\": %d, "
+               "\"file_bytes\": %lld}\n",
+               l->n, n_probe, (long long)bytes);
     else
-        printf("probes     %d for each of %d traces, a draft for each of its budgets\n",
-               n_probe, l->n);
+        printf("probes     %d for each of %d traces, a draft for each of its budgets: %s at "
+               "most\n",
+               n_probe, l->n, size_print(bytes, text, sizeof text));
+    return KVT_OK;
 }
 
 kvt_code capture_probe_add(capture_probe *p, const cli_list *trace, int n_arg, char **arg,
@@ -104,7 +136,7 @@ kvt_code capture_probe_add(capture_probe *p, const cli_list *trace, int n_arg, c
     if (!code && !l.n)
         code = kvt_fail(err, KVT_NOTFOUND, "no trace is there");
     if (!code && p->plan) {
-        print_plan(p, &l, p->n_probe);
+        code = print_plan(p, &l, p->n_probe, err);
     } else if (!code) {
         code = add_all(p, &l, err);
         cli_progress_end(p->c);

@@ -171,10 +171,12 @@ static void print_plan(const cli *c, const kvt_capture_plan *p, int n_probe)
     if (c->json) {
         printf("{\"schema\": \"kvt-capture-plan-1\", \"prompt_tokens\": %lld, "
                "\"response_tokens_most\": %lld, \"file_bytes\": %lld, \"memory_bytes\": %lld, "
-               "\"weight_bytes\": %lld, \"seconds\": %s, \"probes\": %d}\n",
+               "\"weight_bytes\": %lld, \"seconds\": %s, \"probes\": %d, "
+               "\"probe_bytes\": %lld, \"probe_seconds\": %.1f}\n",
                (long long)p->n_prompt, (long long)p->n_response, (long long)p->file_bytes,
                (long long)p->memory_bytes, (long long)p->weight_bytes,
-               real_print(p->seconds, seconds, sizeof seconds), n_probe);
+               real_print(p->seconds, seconds, sizeof seconds), n_probe,
+               (long long)p->probe_bytes, p->probe_seconds);
         return;
     }
     printf("tokens     %lld of prompt, at most %lld of response\n", (long long)p->n_prompt,
@@ -183,9 +185,11 @@ static void print_plan(const cli *c, const kvt_capture_plan *p, int n_probe)
     printf("in memory  %s, of it %s weights\n",
            size_print(p->memory_bytes, memory, sizeof memory),
            size_print(p->weight_bytes, weight, sizeof weight));
-    printf("seconds    about %s, besides loading%s\n", seconds, n_probe ? " and probes" : "");
+    printf("seconds    about %s, besides loading\n", seconds);
     if (n_probe)
-        printf("probes     %d for each prompt, a draft for each of its budgets\n", n_probe);
+        printf("probes     %d for each prompt, a draft for each of its budgets: of this %s and "
+               "%.1f seconds\n",
+               n_probe, size_print(p->probe_bytes, file, sizeof file), p->probe_seconds);
 }
 
 static void json_text_member(buf *b, const char *key, const char *text)

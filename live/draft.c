@@ -34,17 +34,24 @@ static int rising(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+int evicted_budgets(int64_t slots[KVT_BUDGETS_MAX], const wish *w, const kvt_geometry *g,
+                    int64_t n_prompt)
+{
+    int n = 0;
+    for (int i = 0; i < w->n_budget; i++)
+        slots[i] = kvt_budget_tokens(&w->budget[i], KVT_RULE_FLOOR_EXACT, n_prompt,
+                                     g->n_layer * g->n_head, 2 * g->head_dim * 2);
+    qsort(slots, (size_t)w->n_budget, sizeof *slots, rising);
+    for (int i = 0; i < w->n_budget; i++)
+        if (i == 0 || slots[i] != slots[n - 1])
+            slots[n++] = slots[i];
+    return n;
+}
+
 kvt_code evicted_slots(evicted *out, const wish *w, const kvt_prompt *prompt, kvt_err *err)
 {
-    const kvt_geometry *g = prompt->geometry;
     *out = (evicted){0};
-    for (int i = 0; i < w->n_budget; i++)
-        out->slots[i] = kvt_budget_tokens(&w->budget[i], KVT_RULE_FLOOR_EXACT, prompt->n_prompt,
-                                          g->n_layer * g->n_head, 2 * g->head_dim * 2);
-    qsort(out->slots, (size_t)w->n_budget, sizeof *out->slots, rising);
-    for (int i = 0; i < w->n_budget; i++)
-        if (i == 0 || out->slots[i] != out->slots[out->n - 1])
-            out->slots[out->n++] = out->slots[i];
+    out->n = evicted_budgets(out->slots, w, prompt->geometry, prompt->n_prompt);
     if (!prompt->queries)
         return kvt_fail(
             err, KVT_FORMAT,

@@ -4,6 +4,7 @@
  *   ids.c      which tokens each kind runs
  *   second.c   the draft of a second model
  *   draft.c    caches evicted at a budget, for drafts
+ *   cost.c     what they will take
  *   probes.c   opens what was asked for, runs it on a prompt, stores it */
 #ifndef LIVE_PRIV_H
 #define LIVE_PRIV_H
@@ -77,6 +78,9 @@ typedef struct evicted {
     char why[KVT_BUDGETS_MAX][224];
     int n;
 } evicted;
+/* Slots at each budget of a wish, rising, each once; how many. */
+int evicted_budgets(int64_t slots[KVT_BUDGETS_MAX], const wish *w, const kvt_geometry *g,
+                    int64_t n_prompt);
 KVT_CHECKED kvt_code evicted_slots(evicted *out, const wish *w, const kvt_prompt *prompt,
                                    kvt_err *err);
 KVT_CHECKED kvt_code evicted_fill(evicted *e, const kvt_prompt *prompt, const kvt_ctx *ctx,

@@ -79,6 +79,20 @@ int64_t probe_slab(kvt_probe_set set, int rank, const int64_t *dim)
     return n > INT64_MAX / 8 / KVT_LAYERS_MAX ? -1 : n;
 }
 
+int64_t kvt_probe_bytes(const kvt_trace_facts *f, int n_layer, const kvt_probe_info *p)
+{
+    int64_t total = 0;
+    for (int i = 0; i < KVT_PROBE_SETS; i++) {
+        int64_t dim[KVT_RANK_MAX];
+        int rank = probe_dims(f, n_layer, p, (kvt_probe_set)i, dim);
+        int64_t slab = probe_slab((kvt_probe_set)i, rank, dim);
+        if (p->has[i] && slab > 0)
+            total += slab * (probe_has_layers((kvt_probe_set)i) ? n_layer : 1) *
+                     (int64_t)kvt_dtype_size(sets[i].dtype);
+    }
+    return total;
+}
+
 /* ---- sizes ---------------------------------------------------------------------------------
  */
 

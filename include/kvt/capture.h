@@ -46,6 +46,12 @@ typedef struct kvt_prompt {
     kvt_code (*queries)(void *self, int layer, int head, int64_t n, float *out, kvt_err *err);
 } kvt_prompt;
 
+/* What the probes of a prompt will take. */
+typedef struct kvt_probe_cost {
+    int64_t file_bytes, memory_bytes;
+    double flops, stream_bytes; /* of products; of weights that are read for one row */
+} kvt_probe_cost;
+
 typedef struct kvt_capture_spec {
     const char *prompt;  /* text, or */
     const char *prompts; /* a JSONL file; then `out` is a folder */
@@ -70,16 +76,22 @@ typedef struct kvt_capture_spec {
                        kvt_err *err);
     /* Called for a trace that is there already (resume): kvt_probes_add(). */
     kvt_code (*present)(void *user, const char *trace, const kvt_ctx *ctx, kvt_err *err);
+    /* Called by kvt_capture_planned(): kvt_probes_cost(). NULL: probes are not counted. */
+    void (*probes_cost)(void *user, const kvt_trace_facts *facts, int n_layer,
+                        const kvt_ctx *ctx, kvt_probe_cost *out);
     void *probes_user;
 } kvt_capture_spec;
 
 KVT_API void kvt_capture_defaults(kvt_capture_spec *spec);
 
-/* Of a set: tokens and memory of the largest prompt, bytes and seconds of all. */
+/* Of a set: tokens and memory of the largest prompt, bytes and seconds of all; probes are
+ * counted in all of them. */
 typedef struct kvt_capture_plan {
     int64_t n_prompt, n_response; /* tokens; the response at most */
     int64_t file_bytes, memory_bytes, weight_bytes;
-    double seconds; /* expected on this machine, from a short sgemm measurement */
+    double seconds;       /* expected on this machine, from a short sgemm measurement */
+    int64_t probe_bytes;  /* of file_bytes */
+    double probe_seconds; /* of seconds */
 } kvt_capture_plan;
 
 typedef struct kvt_capture_counts {

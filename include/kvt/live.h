@@ -41,6 +41,11 @@ KVT_API KVT_CHECKED kvt_code kvt_probes_add(kvt_probes *p, const char *trace, bo
 KVT_API KVT_CHECKED kvt_code kvt_probes_check(const kvt_probes *p, const kvt_capture_spec *spec,
                                               kvt_err *err);
 
+/* What they take of a prompt, at most: facts say the model, the prompt's tokens and the most of
+ * the response; n_layer is of the file. For kvt_capture_spec.probes_cost. */
+KVT_API void kvt_probes_cost(void *probes, const kvt_trace_facts *facts, int n_layer,
+                             const kvt_ctx *ctx, kvt_probe_cost *out);
+
 /* For kvt_capture_spec.probes. */
 KVT_API KVT_CHECKED kvt_code kvt_probes_capture(void *probes, const kvt_prompt *prompt,
                                                 kvt_writer *w, const kvt_ctx *ctx,

@@ -178,6 +178,10 @@ KVT_API const char *kvt_probe_kind_args(kvt_probe_kind kind); /* "tokens=8@BUDGE
 KVT_API const char *kvt_probe_kind_help(kvt_probe_kind kind);
 KVT_API int kvt_probe_kind_find(const char *name); /* a kvt_probe_kind, or -1 */
 
+/* Bytes of the values of a probe, of the arrays that `has` names, in a file of n_layer layers.
+ */
+KVT_API int64_t kvt_probe_bytes(const kvt_trace_facts *f, int n_layer, const kvt_probe_info *p);
+
 KVT_API int kvt_trace_probe_count(const kvt_trace *t);
 KVT_API const kvt_probe_info *kvt_trace_probe_info(const kvt_trace *t, int i);
 KVT_API int kvt_trace_probe_find(const kvt_trace *t, const char *name); /* index, or -1 */

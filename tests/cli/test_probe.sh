@@ -49,10 +49,17 @@ exits 0
 says out "2 added to 2 traces"
 run "$kvt" capture --model tiny.gguf --probe own=suffix:response set --plan
 exits 0
-says out "1 for each of 2 traces"
+says out "1 for each of 2 traces, a draft for each of its budgets: "
 run "$kvt" capture --model tiny.gguf --prompt "a cat" --probe own=suffix:response --plan
 exits 0
 says out "probes     1"
+run "$kvt" capture --model tiny.gguf --prompt "a cat" --plan --json
+exits 0
+bare=$(jq .file_bytes "$scratch/out")
+run "$kvt" capture --model tiny.gguf --prompt "a cat" --probe own=suffix:response --plan --json
+exits 0
+[ "$(jq ".probe_bytes > 0 and .file_bytes == $bare + .probe_bytes" "$scratch/out")" = true ] ||
+    fail "a plan leaves the bytes of its probes out"
 
 # ---- what is refused
 

@@ -115,6 +115,35 @@ static void test_same_bytes(void **state)
     kvt_probes_close(p);
 }
 
+/* A plan counts what probes add to a file, their time, and memory for what they hold. */
+static void test_cost(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < CHECK_COUNT(many); i++) {
+        kvt_err err;
+        kvt_capture_plan plan, bare;
+        kvt_probes *p = open_ok(&many[i], 1);
+        kvt_capture_spec s = spec_to("bare.h5");
+        s.level = KVT_REPLAY;
+        CHECK_OK(kvt_capture_planned(model, &s, &bare, &ctx, &err), &err);
+        s.probes = kvt_probes_capture;
+        s.probes_cost = kvt_probes_cost;
+        s.probes_user = p;
+        CHECK_OK(kvt_capture_planned(model, &s, &plan, &ctx, &err), &err);
+        capture_to("bare.h5", NULL, KVT_REPLAY, NULL);
+        capture_to("cost.h5", NULL, KVT_REPLAY, p);
+        int64_t more = file_size(folder_path("cost.h5"));
+        more -= file_size(folder_path("bare.h5"));
+        /* At most; instructions of repeated chunks may be shorter, responses end. */
+        assert_int_equal(plan.probe_bytes, plan.file_bytes - bare.file_bytes);
+        assert_in_range(plan.probe_bytes, more, 4 * more);
+        assert_true(plan.memory_bytes > bare.memory_bytes + more / 4);
+        assert_true(plan.probe_seconds > 0 && plan.seconds > plan.probe_seconds);
+        assert_true(bare.probe_bytes == 0 && bare.probe_seconds == 0);
+        kvt_probes_close(p);
+    }
+}
+
 /* On the full cache the draft is the model's own answer, and so are the rows of the response
  * run as a suffix. */
 static void test_own_answer(void **state)
@@ -465,17 +494,12 @@ int main(void)
 {
     enum { FIXED = 12 };
     struct CMUnitTest tests[FIXED + CHECK_COUNT(bad_texts)] = {
-        cmocka_unit_test(test_same_bytes),
-        cmocka_unit_test(test_own_answer),
-        cmocka_unit_test(test_draft_cache),
-        cmocka_unit_test(test_repeat),
-        cmocka_unit_test(test_present),
-        cmocka_unit_test(test_second_model),
-        cmocka_unit_test(test_second_is_greedy),
-        cmocka_unit_test(test_some_layers),
-        cmocka_unit_test(test_untouched),
-        cmocka_unit_test(test_small_budget),
-        cmocka_unit_test(test_twice),
+        cmocka_unit_test(test_same_bytes),      cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_own_answer),      cmocka_unit_test(test_draft_cache),
+        cmocka_unit_test(test_repeat),          cmocka_unit_test(test_present),
+        cmocka_unit_test(test_second_model),    cmocka_unit_test(test_second_is_greedy),
+        cmocka_unit_test(test_some_layers),     cmocka_unit_test(test_untouched),
+        cmocka_unit_test(test_small_budget),    cmocka_unit_test(test_twice),
         cmocka_unit_test(test_other_vocabulary)};
     int n = FIXED;
     CHECK_ROWS(tests, &n, bad_texts, test_bad_text);

@@ -299,7 +299,10 @@ const cli_command cli_command_train = {
         "Trains an adapter of lookahead tokens, a scorer or a table from recorded traces; no "
         "prompt is run again. A folder stands for all traces below it. The curve (loss, and "
         "on held-out traces loss, recall and lost mass at 10 % kept) is printed and written "
-        "as CSV. The same traces, parameters and seed give the same bytes for any number of "
+        "as CSV: step, the mean loss since the row before, the learning rate (of embeddings; "
+        "of "
+        "kvzap its penalty), the held-out numbers, seconds. The same traces, parameters and "
+        "seed give the same bytes for any number of "
         "threads. About once a minute, and where it is stopped, the run writes a checkpoint: "
         "the same command with --resume goes on and ends with the same bytes. "
         "`list` names what can be trained, `show WHAT` its parameters.",

@@ -1,5 +1,9 @@
 /* journal.c - the curve as CSV, one printed line a row, and checkpoints.
  *
+ * The curve: step; mean loss since the row before; the learning rate (of embeddings; kvzap: its
+ * penalty); of held-out traces loss, recall and lost mass at 10 % kept; seconds. What was not
+ * measured is empty.
+ *
  * A checkpoint is one file: a text header that says whose it is, the step and the parts; the
  * parts' bytes; the XXH128 of all that in front of it. It is replaced by rename, so that a kill
  * at any moment leaves the one before. */

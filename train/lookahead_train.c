@@ -175,7 +175,9 @@ static kvt_code row(look_run *r, int64_t step, kvt_err *err)
     kvt_train_counts *c = r->run->counts;
     train_row row = {.step = step,
                      .loss = r->sum[1] > 0 ? r->sum[0] / r->sum[1] : NAN,
-                     .rate = train_schedule(step, r->n_step, r->params->warmup)};
+                     .rate = step > 0 ? train_schedule(step, r->n_step, r->params->warmup) *
+                                            r->params->rate_embed
+                                      : NAN};
     kvt_code code = look_evaluate(r, &row, err);
     if (!code)
         code = train_log(r->run, &row, err);

@@ -11,10 +11,10 @@
 /* Which part of a fed array belongs to a lane, and which slots of it. */
 typedef struct part {
     const int64_t *pos;
-    int64_t n_slot;
-    bool whole;       /* slots 0..n_slot-1 hold positions 0..n_slot-1 */
-    int first, count; /* of the outermost axis */
-    bool drop;        /* the outermost axis goes */
+    int64_t n_slot, from; /* slots before `from` are left as they are */
+    bool whole;           /* slots 0..n_slot-1 hold positions 0..n_slot-1 */
+    int first, count;     /* of the outermost axis */
+    bool drop;            /* the outermost axis goes */
     kvt_arena *work;
 } part;
 
@@ -41,7 +41,8 @@ static void gather(char *out, const kvt_view *v, int axis, const part *p)
             rest /= v->dim[i];
         }
         const char *from = bytes_at(v, at);
-        for (int64_t s = 0; s < p->n_slot; s++) {
+        out += p->from * inner * size;
+        for (int64_t s = p->from; s < p->n_slot; s++) {
             const char *token = from + p->pos[s] * step;
             if (inner_step == size) {
                 memcpy(out, token, (size_t)(inner * size));
@@ -173,6 +174,9 @@ kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int budget, int layer, 
     one.first = group, one.count = 1, one.drop = true;
     own.first = lane, own.count = 1, own.drop = true;
     all.count = -1;
+    part fresh = one; /* keys and values: those of the newest slot, where no other is read */
+    if (e->traits.new_slots_only && l->n_arrived > e->n_prompt && n_slot > 0)
+        fresh.from = n_slot - 1;
     fill_place(e, out, budget, layer, lane, pos, n_slot);
     const struct {
         unsigned need;
@@ -184,8 +188,8 @@ kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int budget, int layer, 
         {KVT_NEED_ATTN, &out->attn, &f->rows, 'T', &heads},
         {KVT_NEED_LOGITS, &out->logits, &f->logits, 'T', &heads},
         {KVT_NEED_FUTURE, &out->future, &f->future, 'T', &heads},
-        {KVT_NEED_KEYS, &out->keys, &f->keys, 'T', &one},
-        {KVT_NEED_VALUES, &out->values, &f->values, 'T', &one},
+        {KVT_NEED_KEYS, &out->keys, &f->keys, 'T', &fresh},
+        {KVT_NEED_VALUES, &out->values, &f->values, 'T', &fresh},
         {KVT_NEED_QUERIES, &out->queries, &f->queries, '-', &heads},
         {KVT_NEED_COLUMNS, &out->col_sum, &f->col_sum, 'N', &heads},
         {KVT_NEED_COLUMNS, &out->col_max, &f->col_max, 'N', &heads},

@@ -62,6 +62,7 @@ static void give(const cell *c, int lane, int64_t first, int64_t n)
     mini_cut cut = {.toy = c->t,
                     .a = c->a,
                     .needs = c->traits.needs,
+                    .new_slots_only = c->traits.new_slots_only,
                     .group = lane % c->n_lane * c->t->n_group / c->n_lane,
                     .head = head_of(c, lane, 0),
                     .n_head = c->n_head,

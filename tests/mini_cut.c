@@ -1,6 +1,7 @@
 /* mini_cut.c - see mini_cut.h. Axes are those of kvt_feed and kvt_lane. */
 #include "mini_cut.h"
 
+#include <math.h>
 #include <string.h>
 
 static const float *floats(const kvt_view *v)
@@ -72,15 +73,25 @@ static void give_prompt(kvt_lane *v, const mini_cut *c, const kvt_feed *f)
     }
 }
 
+/* Keys or values; of slots that the policy says it does not read, NaN. */
+static kvt_view tokens_of(const mini_cut *c, const kvt_view *in, const kvt_lane *v, bool prompt)
+{
+    kvt_view out = slots_of(c, in, c->group, 0, v);
+    float *x = (float *)(uintptr_t)out.data;
+    for (int64_t i = 0; c->new_slots_only && !prompt && i < (v->n_slot - 1) * out.dim[1]; i++)
+        x[i] = NAN;
+    return out;
+}
+
 void mini_give(kvt_lane *v, const mini_cut *c, bool prompt)
 {
     const kvt_feed *f = &c->toy->more[v->layer];
     if (prompt)
         give_prompt(v, c, f);
     if (c->needs & KVT_NEED_KEYS)
-        v->keys = slots_of(c, &f->keys, c->group, 0, v);
+        v->keys = tokens_of(c, &f->keys, v, prompt);
     if (c->needs & KVT_NEED_VALUES)
-        v->values = slots_of(c, &f->values, c->group, 0, v);
+        v->values = tokens_of(c, &f->values, v, prompt);
     if (c->needs & KVT_NEED_QUERIES)
         v->queries = queries_of(c, &f->queries, c->head, c->n_head);
     if (c->needs & KVT_NEED_LOGITS)

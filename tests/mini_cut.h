@@ -8,6 +8,7 @@ typedef struct mini_cut {
     const toy *toy;
     kvt_arena *a;
     unsigned needs;
+    bool new_slots_only;     /* what a policy says that it does not read is NaN */
     int group, head, n_head; /* kv head; first query head and how many */
     int64_t first, n_query;  /* positions of the queries */
 } mini_cut;

@@ -99,6 +99,9 @@ typedef struct kvt_traits {
      * weights), so that their shares may be compared with it (metric score_kl). Not logarithms,
      * priorities, ranks, nor a regression that may be negative. */
     bool mass_scores;
+    /* In decode it reads keys and values of the newest slot only: those of the others are not
+     * gathered, what stands in their place is no number of theirs. */
+    bool new_slots_only;
     double threshold;
 
     /* In decode it decides every so many tokens, unless every=K or --shrink-every says

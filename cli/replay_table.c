@@ -81,6 +81,18 @@ static kvt_code add_row(cli_table *t, const kvt_curve_row *row, bool fair, kvt_e
     return cli_table_row(t, cell, err);
 }
 
+/* Whether the row's cells of a trace are draws with a seed each. */
+static bool is_drawn(const kvt_results *results, const kvt_curve_row *row)
+{
+    for (int64_t i = 0; i < results->n; i++)
+        for (int c = 0; c < results->result[i]->n_cell; c++) {
+            const kvt_cell *cell = &results->result[i]->cell[c];
+            if (strcmp(cell->policy, row->policy) == 0 && cell->seed != KVT_EMPTY_INT)
+                return true;
+        }
+    return false;
+}
+
 /* The full cache is the same at every budget: one line says it. */
 static bool is_repeated(const kvt_curve_row *row, int64_t i)
 {
@@ -116,6 +128,52 @@ static void print_notes(const kvt_results *results, const kvt_labels *labels)
                kvt_label(labels, r->cell[0].policy, r->cell[0].policy_params), r->trace_id,
                r->plan_note);
     }
+}
+
+enum { NAMED_MAX = 6 }; /* rows that a line names */
+
+/* "laq at 128 (1)", the first few of a list. */
+static void print_row(const kvt_curve_row *row, int64_t count, int place, const char *head)
+{
+    if (place < NAMED_MAX)
+        printf("%s%s at %s (%lld)", place ? ", " : head, row->policy_label, row->budget_asked,
+               (long long)count);
+}
+
+static void print_more(int n)
+{
+    if (n > NAMED_MAX)
+        printf(" and %d more", n - NAMED_MAX);
+}
+
+/* A cell that was skipped is missing from a row's mean: it is of other prompts than the rest.
+ */
+static void print_fewer(const kvt_curve_row *row, int64_t n)
+{
+    int64_t most = 0;
+    int said = 0;
+    for (int64_t i = 0; i < n; i++)
+        most = row[i].traces_count > most ? row[i].traces_count : most;
+    for (int64_t i = 0; i < n; i++)
+        if (row[i].traces_count < most)
+            print_row(&row[i], row[i].traces_count, said++, "fewer  prompts: ");
+    print_more(said);
+    if (said)
+        printf(" of %lld. Compare with rows of the same prompts.\n", (long long)most);
+}
+
+/* A folder may hold results of one use with several files of weights, probes or sets for a
+ * threshold. */
+static void print_mixed(const kvt_results *results, const kvt_curve_row *row, int64_t n)
+{
+    int said = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (row[i].seeds_count > 1 && !is_drawn(results, &row[i]))
+            print_row(&row[i], row[i].seeds_count, said++, "mixed  results of a prompt: ");
+    print_more(said);
+    if (said)
+        printf(". They read other weights, another probe or another set of traces, and the row "
+               "is their mean; --out DIR keeps runs apart.\n");
 }
 
 /* ---- what was skipped ----------------------------------------------------------------------
@@ -196,7 +254,8 @@ static kvt_code print_skipped(const kvt_results *results, const kvt_labels *labe
 /* ---- what can be told apart ----------------------------------------------------------------
  */
 
-/* The policies of a growth class at one budget, best and second best by lost mass. */
+/* The policies of a growth class at one budget, best and second best by lost mass: two uses,
+ * also where a folder has one at several rules. */
 static void best_two(const kvt_curve_row *row, int64_t n, const char *growth,
                      const char *budget, const kvt_curve_row **first,
                      const kvt_curve_row **second)
@@ -207,9 +266,12 @@ static void best_two(const kvt_curve_row *row, int64_t n, const char *growth,
         if (r->is_control || strcmp(r->growth, growth) != 0 ||
             strcmp(r->budget_asked, budget) != 0 || isnan(r->lost_mass_mean_frac))
             continue;
+        bool same = *first != NULL && strcmp(r->policy_label, (*first)->policy_label) == 0;
         if (*first == NULL || r->lost_mass_mean_frac < (*first)->lost_mass_mean_frac) {
-            *second = *first;
+            *second = same ? *second : *first;
             *first = r;
+        } else if (same) {
+            continue;
         } else if (*second == NULL || r->lost_mass_mean_frac < (*second)->lost_mass_mean_frac) {
             *second = r;
         }
@@ -343,6 +405,8 @@ kvt_code cli_replay_table(cli *c, const kvt_results *results, kvt_err *err)
                 "BUDGET     asked = slots of a lane that take as many bytes as that budget of "
                 "a kv head's.\n");
         print_notes(results, labels);
+        print_fewer(row, rows->n_row);
+        print_mixed(results, row, rows->n_row);
         code = print_skipped(results, labels, err);
     }
     if (code == KVT_OK)

@@ -26,3 +26,22 @@ grep -q '"policy_label": "snapkv:window=8,pool=1"' out.json
 "$kvt" report kvt-results --csv - --table curve > curve.csv
 grep -q '"snapkv:window=8,pool=1"' curve.csv
 echo "uses of a policy are told apart"
+
+# A row of fewer prompts, and one that is a mean of results that read something else, are named.
+mkdir two && cd two
+cp "$sample" a.h5
+folder=$(dirname "$sample")
+cp "$folder/needle-in-text.h5" b.h5
+cp "$folder/table-of-stations.h5" c.h5
+run() { "$kvt" replay "$@" -b 30% --no-controls --no-output-error -q; }
+run a.h5 b.h5 -p snapkv,position > table.txt
+if grep -E '^(fewer|mixed) ' table.txt; then cat table.txt; exit 1; fi
+run a.h5 c.h5 -p position > /dev/null
+"$kvt" report kvt-results > report.txt
+grep -q '^fewer  prompts: snapkv at 30% (2) of 3\.' report.txt || { cat report.txt; exit 1; }
+grep -q '^mixed  results of a prompt: position at 30% (2)\.' report.txt || { cat report.txt; exit 1; }
+# A use at two rules is not compared with itself.
+run a.h5 b.h5 -p snapkv --fair bytes > /dev/null
+"$kvt" report kvt-results > report.txt
+if grep '(on-top): \([^ ]*\) and \1 ' report.txt; then exit 1; fi
+echo "rows that compare badly are named"

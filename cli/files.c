@@ -76,6 +76,8 @@ static kvt_code push(void *user, const char *path, kvt_err *err)
 
 kvt_code cli_traces_add(cli_traces *t, const char *path, kvt_err *err)
 {
+    if (!file_is_dir(path) && kvt_is_scorer(path))
+        return kvt_fail(err, KVT_FORMAT, "'%s': expected a trace, got a scorer file", path);
     return cli_files(path, push, t, err);
 }
 

@@ -10,7 +10,8 @@ KVT_CHECKED kvt_code cli_files(const char *path,
                                kvt_code (*each)(void *user, const char *path, kvt_err *err),
                                void *user, kvt_err *err);
 
-/* The traces that paths stand for; results and scorers beside them are passed over. */
+/* The traces that paths stand for; results and scorers in a folder are passed over. FORMAT: a
+ * scorer that is named itself. */
 typedef struct cli_traces {
     char **item;
     int n, cap;

@@ -131,6 +131,14 @@ static plan_file *find_file(const plan *p, const kvt_use *u, const char *weights
     return found;
 }
 
+/* What kvt train makes a file of that kind with; the trainers stand above this layer. */
+static const char *trainer_of(const char *kind)
+{
+    if (strcmp(kind, "kvpop-mlp") == 0)
+        return "kvpop";
+    return strcmp(kind, "kvpop") == 0 ? "kvpop:scorer=mlstm" : kind;
+}
+
 void plan_weights(const plan *p, pass *x, const kvt_trace_info *info)
 {
     kvt_err err;
@@ -141,7 +149,7 @@ void plan_weights(const plan *p, pass *x, const kvt_trace_info *info)
     x->weights = file ? file->scorer : NULL;
     if (!file)
         snprintf(x->reason, sizeof x->reason, "policy %s needs weights=FILE (kvt train %s)",
-                 u->policy->name, plan_weights_kind(u->policy));
+                 u->policy->name, trainer_of(plan_weights_kind(u->policy)));
     else if (kvt_use_check_weights(u, x->weights, &info->facts.model,
                                    info->facts.weights_digest, info->layer_id, info->n_layer,
                                    &err))

@@ -135,6 +135,10 @@ static kvt_code look(const char *path, kvt_err *err)
     ssize_t n = pread(fd, head, sizeof head, 0);
     close(fd);
     int64_t end = stated_end(head, n < 0 ? 0 : (size_t)n);
+    if (end < 0 && n > 9 && head[8] == '{' && head[9] == '"')
+        return kvt_fail(err, KVT_FORMAT,
+                        "is not an HDF5 file but safetensors, as adapters are (kvt capture "
+                        "--probe)");
     if (end < 0)
         return kvt_fail(
             err, KVT_FORMAT,

@@ -166,6 +166,9 @@ static kvt_code parse(tensors *t, kvt_err *err)
     uint64_t n = 0;
     if (t->map.n < 8)
         return kvt_fail(err, KVT_FORMAT, "is no safetensors file: %zu bytes", t->map.n);
+    if (memcmp(bytes, "\x89HDF\r\n\x1a\n", 8) == 0)
+        return kvt_fail(err, KVT_FORMAT,
+                        "is no safetensors file but HDF5, as traces and scorers are");
     for (int i = 7; i >= 0; i--)
         n = n << 8 | bytes[i];
     if (n > HEADER_MAX || n > t->map.n - 8)

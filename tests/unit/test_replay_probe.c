@@ -390,7 +390,7 @@ static void weights_of_another_model_are_refused(void **state)
     const char *trace[] = {trace_of(&s, "other", &spec)};
     kvt_replay_spec run = run_of(trace, "test-weights", "8");
     CHECK_FAILS(kvt_replay(&found, NULL, &run, NULL, &err), KVT_NO,
-                "policy test-weights needs weights=FILE (kvt train kvpop-mlp)", &err);
+                "policy test-weights needs weights=FILE (kvt train kvpop)", &err);
     kvt_results_free(found);
     wide.head_dim = 16;
     snprintf(path, sizeof path, "%s/wide.h5", runs_dir);

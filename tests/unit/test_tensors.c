@@ -210,6 +210,8 @@ static void lengths_that_lie(void **state)
                 "a header of 255 bytes in a file of 10", &err);
     CHECK_OK(file_write(path, "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, &err), &err);
     CHECK_FAILS(tensors_open(&t, path, &err), KVT_FORMAT, "is no safetensors file", &err);
+    CHECK_OK(file_write(path, "\x89HDF\r\n\x1a\n\0\0\0", 11, &err), &err);
+    CHECK_FAILS(tensors_open(&t, path, &err), KVT_FORMAT, "but HDF5", &err);
 }
 
 /* Types beside our own; what is no finite float. */

@@ -45,6 +45,9 @@ static void no_trace(void **state)
     write_bytes(folder_path("x.h5"), "", 0);
     CHECK_FAILS(kvt_trace_open(&t, folder_path("x.h5"), 0, &err), KVT_FORMAT,
                 "not an HDF5 file", &err);
+    write_bytes(folder_path("x.h5"), "\x12\0\0\0\0\0\0\0{\"__metadata__\":{}}", 26);
+    CHECK_FAILS(kvt_trace_open(&t, folder_path("x.h5"), 0, &err), KVT_FORMAT,
+                "not an HDF5 file but safetensors", &err);
     write_bytes(folder_path("x.h5"), text, sizeof text);
     CHECK_FAILS(kvt_trace_open(&t, folder_path("x.h5"), 0, &err), KVT_FORMAT,
                 "not an HDF5 file", &err);

@@ -226,7 +226,7 @@ static void say_missing(const tui_model *m, char *out, size_t cap)
     const lane_view *v = &m->view;
     if (!v->oracle)
         snprintf(out, cap,
-                 "no result of an oracle with these lanes: what it lost is not judged");
+                 "no result of an oracle with these lanes: no token can be called missing");
     else
         snprintf(
             out, cap,

@@ -5,6 +5,7 @@
 #include "base/size.h"
 #include "base/text.h"
 #include "cli/about.h"
+#include "cli/info_adapter.h"
 #include "cli/info_schema.h"
 #include "cli/info_scorer.h"
 #include "cli/pager.h"
@@ -139,6 +140,14 @@ static void sizes(const kvt_trace *t, char *out, size_t cap)
     snprintf(out + n, cap - n, "rest %s)", size_print(rest, number, sizeof number));
 }
 
+static bool has_probe(const kvt_trace *t, const char *kind)
+{
+    for (int p = 0; p < kvt_trace_probe_count(t); p++)
+        if (!strcmp(kvt_probe_kind_name(kvt_trace_probe_info(t, p)->kind), kind))
+            return true;
+    return false;
+}
+
 /* The class that a policy has on this trace with its defaults; `why` says what is missing. One
  * that decides while decoding sees later queries of the full cache: open-loop at best. */
 static kvt_exactness class_of(const kvt_trace *t, const kvt_registry *r, const kvt_policy *p,
@@ -150,6 +159,10 @@ static kvt_exactness class_of(const kvt_trace *t, const kvt_registry *r, const k
     if (kvt_use_parse(&use, r, p->name, &ignored) == KVT_OK)
         traits = use->traits;
     kvt_use_free(use);
+    if (traits.probe && !has_probe(t, traits.probe)) {
+        snprintf(why, cap, "needs a probe of kind %s, which this trace lacks", traits.probe);
+        return KVT_NOT_REPLAYABLE;
+    }
     if (kvt_trace_lacks(t, traits.needs, why, cap))
         return KVT_NOT_REPLAYABLE;
     bool decodes =
@@ -421,6 +434,8 @@ static kvt_code run(cli *c, const void *parsed, int n_arg, char **arg, kvt_err *
         return kvt_fail(err, KVT_USAGE, "info needs a trace");
     if (kvt_is_scorer(arg[0]))
         return cli_info_scorer(c, arg[0], err);
+    if (cli_is_adapter(arg[0]))
+        return cli_info_adapter(c, arg[0], err);
     if (kvt_trace_open(&t, arg[0], 0, err))
         return err->code;
     kvt_registry *r = NULL;
@@ -442,13 +457,13 @@ static kvt_code run(cli *c, const void *parsed, int n_arg, char **arg, kvt_err *
 const cli_command cli_command_info = {
     .name = "info",
     .group = "traces",
-    .line = "everything about a trace or scorer: shape, origin, what it can answer",
-    .usage = "[OPTIONS] TRACE|SCORER",
-    .about =
-        "Prints what a trace holds and where it comes from, and which policies it can "
-        "answer: the "
-        "best class each can have on it. Of a file of learned weights: its model, how it was "
-        "made, its tensors. --json always prints everything.",
+    .line = "everything about a trace or learned file: shape, origin, answers",
+    .usage = "[OPTIONS] TRACE|SCORER|ADAPTER",
+    .about = "Prints what a trace holds and where it comes from, and which policies it can "
+             "answer: the "
+             "best class each can have on it. Of a file of learned weights, a scorer or an "
+             "adapter: its model, how it was "
+             "made, its tensors. --json always prints everything.",
     .options = options,
     .options_size = sizeof(info_options),
     .examples = {"kvt info a.h5", "kvt info a.h5 --all", "kvt info a.h5 --json | jq .datasets",

@@ -6,6 +6,7 @@
 #include "cli/about.h"
 #include "cli/cli.h"
 #include "cli/files.h"
+#include "cli/info_adapter.h"
 #include "kvt/result.h"
 #include "kvt/scorer.h"
 
@@ -100,10 +101,26 @@ static kvt_code check_scorer(work *w, kvt_err *err)
     return KVT_OK;
 }
 
+static kvt_code check_adapter(work *w, kvt_err *err)
+{
+    char text[200];
+    kvt_code code = cli_check_adapter(w->path, text, sizeof text, err);
+    if (code) {
+        if (code == KVT_FORMAT)
+            show(w, false, "finite", err->text);
+        return code;
+    }
+    show(w, true, "schema", text);
+    show(w, true, "finite", "every tensor holds finite values");
+    return KVT_OK;
+}
+
 static kvt_code check(work *w, kvt_err *err)
 {
     if (kvt_is_result_path(w->path))
         return check_result(w, err);
+    if (cli_is_adapter(w->path))
+        return check_adapter(w, err);
     return kvt_is_scorer(w->path) ? check_scorer(w, err) : check_trace(w, err);
 }
 
@@ -165,7 +182,7 @@ static kvt_code run(cli *c, const void *parsed, int n_arg, char **arg, kvt_err *
 const cli_command cli_command_verify = {
     .name = "verify",
     .group = "traces",
-    .line = "check schema, sums and invariants of traces, results and scorers",
+    .line = "check traces, results and learned files: schema, sums, invariants",
     .usage = "[OPTIONS] FILE|DIR...",
     .about =
         "Reads every byte of a trace: types, axes and indices, the checksum of each layer, the "

@@ -67,10 +67,14 @@ static kvt_code look(job *j, const kvt_probe_info *want, kvt_err *err)
         return KVT_NO;
     }
     const kvt_probe_info *there = kvt_trace_probe_info(j->t, i);
+    char budget[40] = "";
+    if (there->budget)
+        snprintf(budget, sizeof budget, ", on %lld slots", (long long)there->budget);
     return kvt_fail(err, KVT_IO,
-                    "a probe of that name is there (%s:%s, budget %lld), made otherwise; "
-                    "--force replaces it",
-                    kvt_probe_kind_name(there->kind), there->args, (long long)there->budget);
+                    "a probe of that name is there, made otherwise (%s%s%s%s); --force "
+                    "replaces it, another name adds one beside it",
+                    kvt_probe_kind_name(there->kind), there->args[0] ? ":" : "", there->args,
+                    budget);
 }
 
 /* ---- running -------------------------------------------------------------------------------

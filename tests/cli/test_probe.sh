@@ -12,6 +12,24 @@ digest=$("$kvt" info a.h5 --json | jq -r '.. | .weights_digest? // empty' | head
 adapter look.safetensors "$digest"
 adapter judge.safetensors "$digest" kind=judgeq rank=0
 
+# What an adapter is.
+run "$kvt" info look.safetensors
+exits 0
+says out "adapter      lookaheadkv"
+says out "4 lookahead tokens of width 48"
+says out "rank 2, alpha 8; layers of each map: self_attn.q_proj 2,"
+run "$kvt" info judge.safetensors --json
+exits 0
+parses
+[ "$(jq -c '[.kind, .tokens, .rank, .parameters]' "$scratch/out")" = '["judgeq",4,0,192]' ] ||
+    fail "info --json of an adapter: $(cat "$scratch/out")"
+[ "$(jq -r .weights_digest "$scratch/out")" = "$digest" ] || fail "info names another model"
+run "$kvt" verify look.safetensors
+exits 0
+says out "kind lookaheadkv, 4 tokens, rank 2"
+class() { "$kvt" info "$1" --json | jq -r ".policies[\"$2\"].exactness"; }
+[ "$(class a.h5 judgeq)" = "not replayable" ] || fail "judgeq needs no probe"
+
 # ---- what runs
 
 # Later and while capturing: the same bytes.
@@ -29,6 +47,8 @@ for file in later with; do
     run "$kvt" verify "$file.h5"
     exits 0
 done
+[ "$(class later.h5 judgeq)" = exact ] || fail "judgeq is not answered by its probe"
+[ "$(class later.h5 speckv)" = "not replayable" ] || fail "any probe is speckv's"
 grep -q laq-36 later.json || fail "info lists no probe laq-36"
 cmp -s later.json with.json || fail "a probe that is added differs from one that was captured"
 # Once more: nothing to do, nothing written; another one by another name is added.
@@ -84,6 +104,10 @@ refused 1 "expected [" a.h5 --probe x=lookaheadkv:wide.safetensors
 adapter deep.safetensors "$digest" layers=3
 refused 1 "the model has 2 layers" a.h5 --probe x=lookaheadkv:deep.safetensors
 adapter nan.safetensors "$digest" nan=1
+bad 1 "lookahead.embeddings" info nan.safetensors
+run "$kvt" verify nan.safetensors
+exits 3
+says out "FAILED"
 refused 1 "lookahead.embeddings" a.h5 --probe x=lookaheadkv:nan.safetensors
 refused 1 "expected kind judgeq, got lookaheadkv" a.h5 --probe x=judgeq:look.safetensors
 head -c 3000 look.safetensors >cut.safetensors
@@ -101,7 +125,7 @@ refused 1 "item 1" a.h5 --probe x=specdraft:ids.json
 refused 2 "expected a budget" a.h5 --probe x=draft:tokens=8
 refused 2 "is no kind of probe" a.h5 --probe x=lookahead:look.safetensors
 refused 2 "named twice" a.h5 --probe x=repeat --probe x=suffix:response
-refused 1 "--force replaces it" later.h5 --probe own=suffix:response,tokens=3
+refused 1 "made otherwise (suffix:response,tokens=4); --force replaces it" later.h5 --probe own=suffix:response,tokens=3
 # Traces without keys, of some layers, without a response, of another model, of nothing.
 tiny summary.h5 --level summary --max-new 3
 refused 1 "level summary" summary.h5 --probe x=suffix:response

@@ -13,6 +13,7 @@
 #include "cli/policy_template.h"
 #include "cli/table.h"
 #include "kvt/replay.h"
+#include "kvt/train.h"
 
 enum { LINE_WIDTH = 80, LABEL_WIDTH = 14, NEEDS_CAP = 400 };
 
@@ -248,6 +249,21 @@ static void show_probe(FILE *out, const char *kind)
         }
 }
 
+/* What has to be trained, and how. A trainer's name begins the kinds that it makes. */
+static void show_weights(FILE *out, const kvt_policy *p)
+{
+    const char *kind = p->weights_kind ? p->weights_kind : p->name;
+    const kvt_trainer *const *t = kvt_trainers();
+    char text[200];
+    while (p->weights && *t && strncmp(kind, (*t)->name, strlen((*t)->name)) != 0)
+        t++;
+    if (!p->weights || !*t)
+        return;
+    snprintf(text, sizeof text, "a file of kind %s; kvt train %s TRACE... -o FILE", kind,
+             (*t)->name);
+    label(out, "weights", text);
+}
+
 static void show_policy(FILE *out, const kvt_policy *p)
 {
     char text[400];
@@ -267,6 +283,7 @@ static void show_policy(FILE *out, const kvt_policy *p)
     label(out, "acts", text);
     show_needs(out, t->needs);
     show_probe(out, t->needs & KVT_NEED_PROBE ? t->probe : NULL);
+    show_weights(out, p);
     kvt_exactness usual = usual_class(t);
     snprintf(text, sizeof text, "%s: %s%s%s", kvt_exactness_name(usual),
              kvt_exactness_help(usual), usual != t->exactness ? "; with --act prefill " : "",

@@ -53,11 +53,30 @@ static bool is_read(const plan *p, const char *kind)
     return false;
 }
 
+/* The first that was offered of the file's kind for its model: the one that is taken. */
+static const plan_file *first_offered(const plan *p, const plan_file *file)
+{
+    const kvt_scorer_info *s = kvt_scorer_info_of(file->scorer), *o;
+    for (int i = 0; i < p->n_file; i++) {
+        o = kvt_scorer_info_of(p->file[i].scorer);
+        if (p->file[i].offered && strcmp(o->kind, s->kind) == 0 &&
+            strcmp(o->weights_digest, s->weights_digest) == 0)
+            return &p->file[i];
+    }
+    return file;
+}
+
 /* An offer that nobody takes is most likely a mistake. */
 static void check_offers(const plan *p)
 {
     for (int i = 0; i < p->n_file; i++) {
         const char *kind = kvt_scorer_info_of(p->file[i].scorer)->kind;
+        const plan_file *first = first_offered(p, &p->file[i]);
+        if (p->file[i].offered && first != &p->file[i])
+            kvt_log(p->ctx, KVT_LOG_WARN, "replay",
+                    "weights '%s': not used, '%s' is of kind %s, too; name each behind its "
+                    "policy with weights=",
+                    p->file[i].path, first->path, kind);
         if (p->file[i].offered && !is_read(p, kind))
             kvt_log(p->ctx, KVT_LOG_WARN, "replay",
                     "weights '%s': no policy of this run reads a file of kind %s",

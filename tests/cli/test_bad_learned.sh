@@ -57,6 +57,13 @@ skips "'kvpop-mlp.scorer.h5' is for another model: channels of a head: expected 
 skips "'wide.scorer.h5' is for another model: query heads: expected 4, got 6" a.h5 -b 20 -p kvpop-mlp:weights=wide.scorer.h5
 skips "expected a file of kind kvpop, got kvpop-mlp" a.h5 -b 20 -p kvpop:weights=kvpop-mlp.scorer.h5
 skips "layers of the model: expected 5, got 2" some.h5 -b 20 -p kvpop-mlp:weights=kvpop-mlp.scorer.h5
+# Two files of a kind: the first is taken, and the other one is not passed over in silence.
+cp kvpop-mlp.scorer.h5 twin.h5
+clean
+run "$kvt" replay a.h5 --out new -b 9 -p kvpop-mlp --weights kvpop-mlp.scorer.h5 --weights twin.h5
+exits 0
+says err "'twin.h5': not used, 'kvpop-mlp.scorer.h5' is of kind kvpop-mlp, too"
+rm twin.h5
 good replay some.h5 a.h5 --out new -b 9 -p kvpop-mlp:weights=kvpop-mlp.scorer.h5
 says out "layers of the model: expected 5, got 2"
 replay 1 "none.h5" a.h5 -b 20 -p kvpop:weights=none.h5

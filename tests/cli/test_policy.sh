@@ -51,6 +51,12 @@ run "$kvt" policy show lookaheadkv
 says out "arXiv:2603.10899"
 says out "rank 8, alpha 32"
 says out "Not specified there"
+run "$kvt" policy show dms
+exits 0
+says out "weights       a file of kind kvpop-mlp; kvt train kvpop TRACE... -o FILE"
+run "$kvt" policy show snapkv
+exits 0
+grep -q "^weights " "$scratch/out" && fail "snapkv reads no weights"
 run "$kvt" policy show kvpop
 says out "min(q + 1, B)"
 says out "chosen here"

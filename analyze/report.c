@@ -138,7 +138,8 @@ static kvt_code keep_rows(void *user, const void *rows, int64_t n, kvt_err *err)
         r->rows = grown;
         r->cap = cap;
     }
-    memcpy(r->rows + (size_t)r->table.n_row * r->row_size, rows, (size_t)n * r->row_size);
+    if (n > 0)
+        memcpy(r->rows + (size_t)r->table.n_row * r->row_size, rows, (size_t)n * r->row_size);
     r->table.n_row += n;
     return KVT_OK;
 }

@@ -221,7 +221,9 @@ static double products(const bench *b, bool own_threads)
     return now() - from;
 }
 
-static void run(const char *path, int64_t n_prompt, int batch, int runs, int n_thread)
+/* `once`: the file was made for this run, and goes when it is open. */
+static void run(const char *path, bool once, int64_t n_prompt, int batch, int runs,
+                int n_thread)
 {
     kvt_err err;
     kvt_model *m;
@@ -230,7 +232,10 @@ static void run(const char *path, int64_t n_prompt, int batch, int runs, int n_t
     double whole[RUNS_MAX], plain[RUNS_MAX], own[RUNS_MAX], share[RUNS_MAX], ratio[RUNS_MAX],
         of_own[RUNS_MAX], blas, linear, attention;
     bench b;
-    if (kvt_model_open(&m, path, NULL, &ctx, &err))
+    kvt_code code = kvt_model_open(&m, path, NULL, &ctx, &err);
+    if (once)
+        unlink(path);
+    if (code)
         die(err.text);
     begin(&b, m, n_prompt, batch, kvt_threads(&ctx));
     printf("what,median,lowest,highest,unit\n");
@@ -271,8 +276,7 @@ static void smoke(void)
     snprintf(model, sizeof model, "bench-train-%ld.gguf", (long)getpid());
     if (!gguf_make_llama(model, &tiny))
         die("no model written");
-    run(model, 50, 2, 1, 2);
-    unlink(model);
+    run(model, true, 50, 2, 1, 2);
 }
 
 static int64_t number(int argc, char **argv, int i, int64_t otherwise)
@@ -289,6 +293,6 @@ int main(int argc, char **argv)
     if (argv[1][0] == '-')
         smoke();
     else
-        run(argv[1], n, batch, runs, (int)number(argc, argv, 5, 0));
+        run(argv[1], false, n, batch, runs, (int)number(argc, argv, 5, 0));
     return 0;
 }

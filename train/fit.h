@@ -120,4 +120,14 @@ KVT_CHECKED kvt_code fit_write(const fit *f, train_run *run, const char *kind,
                                const fit_tensor *tensor, int n_tensor, const fit_number *number,
                                int n_number, kvt_err *err);
 
+/* Trainers whose unit is one small network (train/fit_mlp.c): runs, folds, writes. */
+typedef struct fit_mlp_text {
+    const char *kind, *in_weight, *out_weight; /* of the file; what the tensors are */
+    bool by_layer; /* a network a layer, an output for each kv head */
+} fit_mlp_text;
+
+struct mlp_shape;
+KVT_CHECKED kvt_code fit_mlp(train_run *run, const fit_spec *spec, const struct mlp_shape *s,
+                             const fit_mlp_text *text, kvt_err *err);
+
 #endif

@@ -10,14 +10,7 @@ static const kvt_param params[] = {
     KVT_PARAM_CHOICE(lookahead_params, init, LOOK_INIT_RESPONSE, look_inits, "where the embeddings begin"),
     KVT_PARAM_CHOICE(lookahead_params, target, LOOK_TARGET_MEAN, look_targets, "attention that is predicted"),
     KVT_PARAM(lookahead_params, rate_embed, 1e-3, 0, 1, "", "rate of the embeddings"),
-    KVT_PARAM(lookahead_params, batch, 4, 1, 1024, "prompts", "prompts of a step"),
-    KVT_PARAM(lookahead_params, epochs, 3, 1, 1000, "", "passes over the traces, where steps is 0"),
-    KVT_PARAM(lookahead_params, steps, 0, 0, 1e7, "steps", "steps; 0: as many as the epochs need"),
-    KVT_PARAM(lookahead_params, warmup, 0.05, 0, 1, "frac", "share of the steps in which the rate rises"),
-    KVT_PARAM(lookahead_params, clip, 1, 0, 1e6, "", "largest norm of the gradient; 0: any"),
-    KVT_PARAM(lookahead_params, eval_every, 50, 1, 1e7, "steps", "steps between rows of the curve"),
-    KVT_PARAM(lookahead_params, eval_traces, 16, 0, 1e5, "prompts", "held-out prompts of a row, in order of digests"),
-    KVT_PARAM(lookahead_params, half, false, 0, 1, "", "store halves"),
+    LOOK_RUN_PARAMS,
     {0},
 };
 /* clang-format on */

@@ -162,25 +162,11 @@ static kvt_code run_kvp(train_run *run, kvt_err *err)
 {
     kvp k = kvp_of(run);
     fit_spec spec = spec_of(&k);
-    fit f = {0};
-    const mlp_shape *s = &k.mlp;
-    const fit_tensor tensor[] = {
-        {"in/weight",
-         "first weights, of [k; v; log2(1 + distance to the end)]",
-         "KW",
-         0,
-         {s->width, s->n_in}},
-        {"in/bias", "first biases", "K", mlp_in_bias(s), {s->width}},
-        {"out/weight", "second weights, of SiLU", "K", mlp_out(s), {s->width}},
-        {"out/bias", "second bias", "", mlp_out_bias(s), {0}}};
-    kvt_code code = fit_run(&f, run, &spec, err);
-    for (int64_t u = 0; !code && u < f.n_unit; u++)
-        fit_fold(&f, u, f.param + u * spec.n_param, f.param + u * spec.n_param + mlp_in_bias(s),
-                 s->width);
-    if (!code)
-        code = fit_write(&f, run, "kvp-supervised", tensor, 4, NULL, 0, err);
-    fit_free(&f);
-    return code;
+    static const fit_mlp_text text = {
+        .kind = "kvp-supervised",
+        .in_weight = "first weights, of [k; v; log2(1 + distance to the end)]",
+        .out_weight = "second weights, of SiLU"};
+    return fit_mlp(run, &spec, &k.mlp, &text, err);
 }
 
 static kvt_code plan_kvp(train_run *run, kvt_err *err)

@@ -178,25 +178,12 @@ static kvt_code run_locret(train_run *run, kvt_err *err)
 {
     locret k = locret_of(run);
     fit_spec spec = spec_of(&k);
-    fit f = {0};
-    const mlp_shape *s = &k.mlp;
-    const fit_tensor tensor[] = {
-        {"in/weight",
-         "first weights, of all queries, keys and values of a token",
-         "KW",
-         0,
-         {s->width, s->n_in}},
-        {"in/bias", "first biases", "K", mlp_in_bias(s), {s->width}},
-        {"out/weight", "second weights, of SiLU", "GK", mlp_out(s), {s->n_out, s->width}},
-        {"out/bias", "second biases", "G", mlp_out_bias(s), {s->n_out}}};
-    kvt_code code = fit_run(&f, run, &spec, err);
-    for (int64_t u = 0; !code && u < f.n_unit; u++)
-        fit_fold(&f, u, f.param + u * spec.n_param, f.param + u * spec.n_param + mlp_in_bias(s),
-                 s->width);
-    if (!code)
-        code = fit_write(&f, run, "locret", tensor, 4, NULL, 0, err);
-    fit_free(&f);
-    return code;
+    static const fit_mlp_text text = {
+        .kind = "locret",
+        .in_weight = "first weights, of all queries, keys and values of a token",
+        .out_weight = "second weights, of SiLU",
+        .by_layer = true};
+    return fit_mlp(run, &spec, &k.mlp, &text, err);
 }
 
 static kvt_code plan_locret(train_run *run, kvt_err *err)

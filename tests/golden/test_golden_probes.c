@@ -11,68 +11,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "cells.h"
 #include "probes.h"
 
-enum { CELL_MAX = 256, N_MAX = 512, FIELDS = 6, LINES = 2048 };
+enum { N_MAX = 512, FIELDS = 6 }; /* rule, params, budget, layer, lane, kept */
 
-/* Lines of one file with the same first three fields. */
-typedef struct cell {
-    char name[160];
-    const kvt_policy *policy;
-    char **line; /* [n_line FIELDS]: rule, params, budget, layer, lane, kept */
-    int n_line;
-} cell;
+typedef golden_cell cell;
 
-static cell cells[CELL_MAX];
-static int n_cell;
+static golden_cells cells = {.n_field = FIELDS, .n_key = 3};
 static kvt_arena *memory;
-
-static char *take(char **at, char stop)
-{
-    char *start = *at;
-    bool quoted = *start == '"';
-    char *end = strchr(start + quoted, quoted ? '"' : stop);
-    *at = end ? end + 1 + quoted : start + strlen(start);
-    if (end)
-        *end = 0;
-    return start + quoted;
-}
 
 /* From NAME.csv, or from the file that is named. */
 static void read_cells(const kvt_policy *p, const char *name)
 {
-    char path[512], file[64];
-    kvt_err err;
-    buf text;
-    snprintf(file, sizeof file, "%s", name ? name : p->name);
-    for (char *c = file; *c; c++)
-        *c = *c == '-' ? '_' : *c;
-    snprintf(path, sizeof path, "%s/tests/golden/%s.csv", KVT_SOURCE_DIR, file);
-    buf_init(&text, 1 << 20);
-    if (file_read(&text, path, 1 << 20, &err)) {
-        fprintf(stderr, "%s\n", err.text);
-        exit(1);
-    }
-    char *at = kvt_arena_text(memory, buf_get(&text));
-    char **field = kvt_arena_array(memory, (int64_t)LINES * FIELDS, sizeof *field);
-    take(&at, '\n');
-    for (cell *c = NULL; *at; field += FIELDS) {
-        char *row = take(&at, '\n');
-        for (int i = 0; i < FIELDS; i++)
-            field[i] = take(&row, ',');
-        bool same = c != NULL;
-        for (int i = 0; same && i < 3; i++)
-            same = strcmp(field[i], c->line[i]) == 0;
-        if (!same) {
-            c = &cells[n_cell++];
-            c->policy = p, c->line = field;
-            snprintf(c->name, sizeof c->name, "%s:%s b=%s %s%s", p->name, field[1], field[2],
-                     field[0], name ? " kvpress" : "");
-        }
-        c->n_line++;
-    }
-    buf_fini(&text);
+    int from = cells.n;
+    golden_read(&cells, p, name);
+    for (golden_cell *c = cells.cell + from; c < cells.cell + cells.n; c++)
+        snprintf(c->name, sizeof c->name, "%s:%s b=%s %s%s", p->name, c->line[1], c->line[2],
+                 c->line[0], name ? " kvpress" : "");
 }
 
 /* The rule of the engine: pinned ones, then the best, of equals the lower position. */
@@ -162,18 +118,18 @@ static void keeps_the_published_set(void **state)
 
 int main(void)
 {
-    memory = kvt_arena_new((size_t)1 << 30);
+    cells.memory = memory = kvt_arena_new((size_t)1 << 30);
     for (int i = 0; kvt_policies()[i]; i++)
         if (kvt_policies()[i]->traits.needs & KVT_NEED_PROBE)
             read_cells(kvt_policies()[i], NULL);
     read_cells(kvt_policy_find("kvzip"), "kvpress_kvzip");
-    static struct CMUnitTest tests[CELL_MAX];
-    for (int i = 0; i < n_cell; i++)
-        tests[i] = (struct CMUnitTest){.name = cells[i].name,
+    static struct CMUnitTest tests[GOLDEN_CELLS_MAX];
+    for (int i = 0; i < cells.n; i++)
+        tests[i] = (struct CMUnitTest){.name = cells.cell[i].name,
                                        .test_func = keeps_the_published_set,
-                                       .initial_state = &cells[i]};
+                                       .initial_state = &cells.cell[i]};
     int failed =
-        _cmocka_run_group_tests("policies with a probe", tests, (size_t)n_cell, NULL, NULL);
+        _cmocka_run_group_tests("policies with a probe", tests, (size_t)cells.n, NULL, NULL);
     kvt_arena_free(memory);
     return failed;
 }

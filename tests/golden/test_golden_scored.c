@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "../mini.h"
+#include "cells.h"
 #include "scored.h"
 
-enum { CELL_MAX = 128, FIELDS = 8, KEY_FIELDS = 4, LINE_MAX = 2048, T_MAX = 256 };
+enum { FIELDS = 8, KEY_FIELDS = 4, T_MAX = 256 };
 /* toy, params, budget (or threshold), act; tokens, layer, lane, kept */
 enum { TOY, PARAMS, LIMIT, ACT, TOKENS, LAYER, LANE, KEPT };
 
@@ -23,63 +23,19 @@ static const char *const policies[] = {
     "kvpop",  "kvpop-mlp",  "dms",         "kvzap", "kvp-supervised",
     "locret", "fast-kvzip", "foresightkv", "wg-kv", "trim-kv"};
 
-typedef struct cell {
-    char name[160];
-    const kvt_policy *policy;
-    char **line; /* [n_line FIELDS] */
-    int n_line;
-} cell;
+typedef golden_cell cell;
 
-static cell cells[CELL_MAX];
-static int n_cell;
+static golden_cells cells = {.n_field = FIELDS, .n_key = KEY_FIELDS};
 static kvt_arena *memory;
-
-/* The text up to `stop`, or between quotes; *at moves behind it. */
-static char *take(char **at, char stop)
-{
-    char *start = *at;
-    bool quoted = *start == '"';
-    char *end = strchr(start + quoted, quoted ? '"' : stop);
-    *at = end ? end + 1 + quoted : start + strlen(start);
-    if (end)
-        *end = 0;
-    return start + quoted;
-}
 
 /* From NAME.csv, or from the file that is named. */
 static void read_cells(const kvt_policy *p, const char *name)
 {
-    char path[512], file[64];
-    kvt_err err;
-    buf text;
-    snprintf(file, sizeof file, "%s", name ? name : p->name);
-    for (char *c = file; *c; c++)
-        *c = *c == '-' ? '_' : *c;
-    snprintf(path, sizeof path, "%s/tests/golden/%s.csv", KVT_SOURCE_DIR, file);
-    buf_init(&text, 1 << 20);
-    if (file_read(&text, path, 1 << 20, &err)) {
-        fprintf(stderr, "%s\n", err.text);
-        exit(1);
-    }
-    char *at = kvt_arena_text(memory, buf_get(&text));
-    char **field = kvt_arena_array(memory, (int64_t)LINE_MAX * FIELDS, sizeof *field);
-    take(&at, '\n');
-    for (cell *c = NULL; *at; field += FIELDS) {
-        char *row = take(&at, '\n');
-        for (int i = 0; i < FIELDS; i++)
-            field[i] = take(&row, ',');
-        bool same = c != NULL;
-        for (int i = 0; same && i < KEY_FIELDS; i++)
-            same = strcmp(field[i], c->line[i]) == 0;
-        if (!same) {
-            c = &cells[n_cell++];
-            c->policy = p, c->line = field;
-            snprintf(c->name, sizeof c->name, "%s:%s at %s %s %s", p->name, field[PARAMS],
-                     field[LIMIT], field[ACT], field[TOY]);
-        }
-        c->n_line++;
-    }
-    buf_fini(&text);
+    int from = cells.n;
+    golden_read(&cells, p, name);
+    for (golden_cell *c = cells.cell + from; c < cells.cell + cells.n; c++)
+        snprintf(c->name, sizeof c->name, "%s:%s at %s %s %s", p->name, c->line[PARAMS],
+                 c->line[LIMIT], c->line[ACT], c->line[TOY]);
 }
 
 /* "3-5 9" */
@@ -138,16 +94,16 @@ static void keeps_what_the_paper_says(void **state)
 
 int main(void)
 {
-    memory = kvt_arena_new((size_t)1 << 30);
+    cells.memory = memory = kvt_arena_new((size_t)1 << 30);
     for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++)
         read_cells(kvt_policy_find(policies[i]), NULL);
     read_cells(kvt_policy_find("kvzap"), "kvpress_kvzap");
-    static struct CMUnitTest tests[CELL_MAX];
-    for (int i = 0; i < n_cell; i++)
-        tests[i] = (struct CMUnitTest){.name = cells[i].name,
+    static struct CMUnitTest tests[GOLDEN_CELLS_MAX];
+    for (int i = 0; i < cells.n; i++)
+        tests[i] = (struct CMUnitTest){.name = cells.cell[i].name,
                                        .test_func = keeps_what_the_paper_says,
-                                       .initial_state = &cells[i]};
-    int failed = _cmocka_run_group_tests("learned scores", tests, (size_t)n_cell, NULL, NULL);
+                                       .initial_state = &cells.cell[i]};
+    int failed = _cmocka_run_group_tests("learned scores", tests, (size_t)cells.n, NULL, NULL);
     kvt_arena_free(memory);
     return failed;
 }

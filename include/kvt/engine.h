@@ -39,6 +39,7 @@ typedef struct kvt_engine_spec {
                                 * none. Stays until free */
     const int *probe_of;       /* [n_budget] index into kvt_feed.probe; NULL: all 0 */
     const double *threshold;   /* [n_budget] under by_threshold */
+    const kvt_scorer *table;   /* of table=, the allocator's; as weights */
 } kvt_engine_spec;
 
 /* One layer of a probe, as the engine cuts it for its lanes. */
@@ -58,10 +59,12 @@ typedef struct kvt_probe_feed {
  * not declare may be empty. Borrowed until the next kvt_engine_decide() or _drop() of the
  * layer. */
 typedef struct kvt_feed {
-    kvt_view rows;   /* f32 [H Q T'] full-cache softmax rows of the last prompt queries, or
-                      * [H 1 T'] of this token */
-    kvt_view logits; /* f32 [H Q T'] the same before the softmax */
-    kvt_view future; /* f32 [H Q T'] rows of later queries, for oracles */
+    /* f32 [H Q T'] full-cache softmax rows of the last prompt queries; of a token its own row
+     * last, and before it those of the queries in front of it where the policy decides anew
+     * (kvt_use.again) at this token: the last window() ones. So are logits and queries. */
+    kvt_view rows;
+    kvt_view logits;           /* f32 [H Q T'] the same before the softmax */
+    kvt_view future;           /* f32 [H Q T'] rows of later queries, for oracles */
     kvt_view keys, values;     /* f32 [G T' D] */
     kvt_view queries;          /* f32 [H Q D] */
     kvt_view col_sum, col_max; /* f32 [H N] */
@@ -74,6 +77,7 @@ typedef struct kvt_feed {
     kvt_view decision_gamma;     /* f32 [G] */
     const kvt_probe_feed *probe; /* of the prompt only */
     int n_probe;
+    kvt_view drop_step;     /* i32 [B A T'], B the engine's budgets */
     kvt_view scores;        /* f32 [A N] */
     kvt_view scores_pinned; /* u8 [A N] */
 } kvt_feed;
@@ -138,6 +142,8 @@ KVT_API const char *kvt_engine_refused(const kvt_engine *e, int budget, int laye
 /* The prompt was no longer than the observation window, so that the latest tokens were kept. */
 KVT_API bool kvt_engine_kept_latest(const kvt_engine *e, int budget, int layer);
 KVT_API bool kvt_engine_drew(const kvt_engine *e, int layer); /* it drew random numbers */
+/* What kvt_share.gap() says of a budget, mean over its groups; NAN: nothing. */
+KVT_API double kvt_engine_gap(const kvt_engine *e, int budget);
 /* Prompt queries that step() gets. */
 KVT_API int64_t kvt_use_window(const kvt_use *u, int64_t n_prompt);
 /* Kind, model, layers, tensors and their shapes; FORMAT with what, expected and got.

@@ -14,7 +14,11 @@
  * With drop_first the decode order is append, drop, step. After an eviction a row is the
  * softmax of the same query over the slots that are left. What step() learns from the prompt is
  * shared by all budgets (lane->budget is 0 there); after that each budget has its own marks,
- * state and random stream. */
+ * state and random stream.
+ *
+ * A policy of the prompt only may be run again while decoding (every=K): every K tokens its
+ * marks and state are cleared, step() gets the last window() queries over the slots that are
+ * left, and it decides as at the end of the prompt; step() is not called in between. */
 #ifndef KVT_POLICY_H
 #define KVT_POLICY_H
 
@@ -26,7 +30,7 @@
 #include "kvt/work.h"
 
 struct kvt_share;
-enum { KVT_POLICY_ABI = 2 };
+enum { KVT_POLICY_ABI = 3 };
 
 /* When it may act. A prefill-only policy lets decoded tokens pile up. */
 typedef enum kvt_phase { KVT_PREFILL = 1 << 0, KVT_DECODE = 1 << 1 } kvt_phase;
@@ -39,10 +43,14 @@ typedef enum kvt_scope { KVT_BY_LANE, KVT_BY_LAYER, KVT_BY_MODEL } kvt_scope;
 
 /* What becomes of a slot that was not kept. */
 typedef enum kvt_effect {
-    KVT_EVICT,   /* gone for good */
-    KVT_SKIP,    /* not attended to by this query, still there for the next */
-    KVT_JOIN,    /* averaged into the slot before it: see join() */
-    KVT_CHANNELS /* score and keep run over D: all slots stay, channels of the keys go */
+    KVT_EVICT, /* gone for good */
+    KVT_SKIP,  /* not attended to by this query, still there for the next */
+    KVT_JOIN,  /* averaged into the slot before it: see join() */
+    /* All slots stay, channels of the keys go: score() ranks the D channels of the lane's keys
+     * (out and pinned are [D], mark is as ever), once, at the end of the prompt. A budget of B
+     * slots is the bytes of B slots: D (2 B - N) / N channels of N keys and all values; below
+     * N / 2 it is refused. */
+    KVT_CHANNELS
 } kvt_effect;
 
 /* X(name, as printed, what the number is worth), best first. Printed beside every result and
@@ -84,6 +92,12 @@ typedef struct kvt_traits {
     bool by_query_head;
 
     bool drop_first; /* in decode it drops before the row attends: a row sees B, not B + 1 */
+
+    /* Keys take the position of their slot and the newest query that of the last one
+     * (StreamingLLM's code): the same slots stay, but the output error is that of rows made
+     * again from keys and queries turned to these positions. */
+    bool cache_positions;
+
     bool may_exceed; /* published arithmetic may hold more than B: the audit shows it */
 
     /* It keeps what reaches a threshold and has no budget of its own: asked for one, the
@@ -185,10 +199,20 @@ typedef struct kvt_lane {
     kvt_view decision;
     kvt_view decision_weight; /* f32 [S], of joins; data NULL where the trace has none */
     kvt_view future;          /* f32 [H Q S] attention of the queries after `now` (in score) */
-    kvt_view scores;          /* f32 [S] computed by another program */
-    kvt_view scores_pinned;   /* u8 [S], data NULL: none */
-    const kvt_probe *probe;   /* its attn is NULL where it ran on an evicted cache */
-    const kvt_view *weights;  /* one for each line of the policy's table; f32 */
+    /* i32 [S] with KVT_NEED_PLAN: the step after whose row the best schedule of irreversible
+     * eviction drops the slot (0: at the end of the prompt), INT32_MAX: never. */
+    kvt_view drop_step;
+    kvt_view scores;         /* f32 [S] computed by another program */
+    kvt_view scores_pinned;  /* u8 [S], data NULL: none */
+    const kvt_probe *probe;  /* its attn is NULL where it ran on an evicted cache */
+    const kvt_view *weights; /* one for each line of the policy's table; f32 */
+    /* Of a policy with a base, in score(): what the base scores [S] and always keeps. */
+    const float *base_score;
+    const bool *base_pinned;
+    /* In split() and gap() of an allocator: what its learn() wrote [S mark_width], and its own
+     * table. */
+    const float *share_mark;
+    const kvt_view *share_weights;
     /* Under KVT_NEED_LAYER, of the whole layer: queries f32 [H Q D], keys, values [G S D]. */
     kvt_view layer_queries, layer_keys, layer_values;
     float decision_gamma; /* decision/gamma of the lane; 1 where the trace has none */
@@ -211,10 +235,22 @@ typedef struct kvt_policy {
     int slot_width;    /* floats of mark for each slot */
     size_t state_size; /* bytes of state for each lane */
 
+    /* Why a trace cannot tell, where exactness is (or vary() makes it) KVT_NOT_REPLAYABLE: one
+     * line, no full stop. Such a policy is listed and refused with it; it may have no hooks. */
+    const char *why_not;
+
     size_t params_size;
     const kvt_param *params;   /* ends with {0}; NULL: none */
     const kvt_weight *weights; /* ends with {0}; NULL: nothing learned. With KVT_NEED_WEIGHTS */
     const char *weights_kind;  /* kind of the file; NULL: the policy's name */
+
+    /* The policy that scores in front of this one, unless base=NAME names another; its own
+     * parameters are typed as base.NAME=VALUE. NULL: it has none. The engine runs the base's
+     * step() and score() on marks of its own and shows the result in kvt_lane.base_score. A
+     * base has score(), evicts, keeps no threshold, has no base, and does not select over
+     * several lanes. Needs, window, lanes by query head and a worse exactness are taken over
+     * from it; so is acting in decode only, or in the prompt only; one ranking needs both. */
+    const char *base;
 
     /* Hooks. `params` is the policy's own struct, defaults filled in. Each is optional, but one
      * of score and select must be there. None of them allocates outside scratch, prints, or

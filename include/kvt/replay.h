@@ -77,7 +77,9 @@ typedef struct kvt_use_params {
     char weights[KVT_PARAM_TEXT_MAX], probe[KVT_PARAM_TEXT_MAX], base[KVT_PARAM_TEXT_MAX],
         file[KVT_PARAM_TEXT_MAX];
     char threshold[KVT_PARAM_TEXT_MAX]; /* a number, under by_threshold; "": matched */
-    int64_t every;                      /* decode: decide every K steps; 0: the policy's own */
+    char table[KVT_PARAM_TEXT_MAX];     /* file of an allocator that reads one */
+    int64_t every; /* decode: decide every K steps; 0: the policy's own. A policy of the prompt
+                      only decides anew every K tokens */
 } kvt_use_params;
 
 /* A policy with its parameters and allocator: "snapkv/ada:floor=0.2,window=16". */
@@ -86,8 +88,10 @@ typedef struct kvt_use {
     const kvt_share *share; /* never NULL */
     bool share_named;       /* the user typed it */
     void *params, *share_params;
+    struct kvt_use *base; /* the policy that scores first, or NULL; owned */
+    bool again;           /* a policy of the prompt only that decides anew while decoding */
     kvt_use_params own;
-    kvt_traits traits; /* after vary() and the allocator */
+    kvt_traits traits; /* after vary(), the base and the allocator */
     char name[96];     /* "snapkv/ada" or "snapkv" */
     char text[512];    /* canonical: "snapkv/ada:compat=paper,window=32,...,floor=0.2" */
 } kvt_use;

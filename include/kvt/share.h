@@ -9,6 +9,17 @@ typedef struct kvt_share {
     const char *name, *title, *paper, *differs;
     kvt_scope scope; /* what it sees together */
     bool may_exceed; /* published arithmetic may give out more than `total` */
+
+    /* It reads scores and is refused for a policy that has none. They are compared between
+     * lanes as they are. */
+    bool by_score;
+    unsigned needs; /* kvt_need, for learn(): what the lanes' views hold beside the policy's */
+
+    /* A table of its own: with one, the allocator takes the engine's parameter table=FILE, a
+     * scorer file of this kind that holds these tensors (as kvt_policy.weights). */
+    const kvt_weight *weights;
+    const char *weights_kind;
+
     size_t params_size;
     const kvt_param *params; /* ends with {0}; NULL: none */
 
@@ -17,6 +28,18 @@ typedef struct kvt_share {
      * layers gets the budgets that the whole model would. `n_pinned` is what each lane's rule
      * keeps in any case. score[i] is NULL where the policy has no score yet. */
     void (*split)(const void *params, int64_t *budget, const kvt_lane *lane, int n_lane,
+                  const float *const *score, const int64_t *n_pinned, int64_t total);
+
+    /* Optional. Once a lane, when it is scored at the end of the prompt and its views are
+     * there: writes what split() will want of each slot, mark [S mark_width]. */
+    int mark_width;
+    void (*learn)(const void *params, float *mark, const kvt_lane *lane, const float *score,
+                  const bool *pinned);
+
+    /* Optional. How much more than `budget` [n_lane] any sharing out of `total` could keep at
+     * most, in the unit of learn()'s marks as a share of all of it; printed beside the result.
+     * NAN: not known. */
+    double (*gap)(const void *params, const int64_t *budget, const kvt_lane *lane, int n_lane,
                   const float *const *score, const int64_t *n_pinned, int64_t total);
 } kvt_share;
 

@@ -48,6 +48,7 @@ static void fill_table(table *t, const engine_turn *turn, int n, const int64_t *
 {
     for (int i = 0; i < n; i++) {
         t->lane[i] = turn[i].view;
+        t->lane[i].share_pinned = turn[i].pinned;
         t->score[i] = turn[i].score;
         t->pinned[i] = turn[i].pinned;
         t->keep[i] = turn[i].keep;

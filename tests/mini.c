@@ -266,6 +266,8 @@ static bool decide(const cell *c, int64_t step, int64_t nominal, uint8_t *read)
     if (c->traits.by_threshold)
         return keep_by_threshold(c, keep, score, pinned, n_pinned, nominal);
     int each = group_size(c, c->share->scope);
+    for (int i = 0; i < c->n_all; i++)
+        c->lane[i].share_pinned = pinned[i];
     for (int i = 0; i < c->n_all; i += each)
         c->share->split(c->share_params, budget + i, c->lane + i, each,
                         (const float *const *)score + i, n_pinned + i, nominal * each);

@@ -209,10 +209,11 @@ typedef struct kvt_lane {
     /* Of a policy with a base, in score(): what the base scores [S] and always keeps. */
     const float *base_score;
     const bool *base_pinned;
-    /* In split() and gap() of an allocator: what its learn() wrote [S mark_width], and its own
-     * table. */
+    /* In split() and gap() of an allocator: what its learn() wrote [S mark_width], its own
+     * table, and what the lane's rule keeps in any case [S] (NULL: nothing). */
     const float *share_mark;
     const kvt_view *share_weights;
+    const bool *share_pinned;
     /* Under KVT_NEED_LAYER, of the whole layer: queries f32 [H Q D], keys, values [G S D]. */
     kvt_view layer_queries, layer_keys, layer_values;
     float decision_gamma; /* decision/gamma of the lane; 1 where the trace has none */

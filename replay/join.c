@@ -40,16 +40,6 @@ typedef struct joined {
 /* ---- turning -------------------------------------------------------------------------------
  */
 
-/* Frequencies of a layer: those with a window may have a base of their own. */
-static void find_turns(joined *j, const kvt_geometry *g, int model_layer)
-{
-    bool local = g->window[model_layer] > 0 && g->rope_theta_local > 0;
-    j->factor = local || g->rope_attn_factor <= 0 ? 1 : g->rope_attn_factor;
-    for (int64_t i = 0; i < j->n_dim / 2; i++)
-        j->turn[i] = local ? pow(g->rope_theta_local, -2.0 * (double)i / (double)j->n_dim)
-                           : g->rope_freq[i];
-}
-
 /* out [D] = in turned by `position`, times factor; a negative position turns back. */
 static void turn(double *out, const double *in, const joined *j, int64_t position,
                  double factor)
@@ -265,7 +255,8 @@ static bool make_joiner(joiner *j, kvt_arena *work)
         return false;
     for (int64_t t = 0; t < T; t++)
         j->identity[t] = t;
-    find_turns(s, &j->r->info->facts.model, j->r->info->layer_id[j->layer]);
+    s->factor =
+        kvt_rope_freq(s->turn, &j->r->info->facts.model, j->r->info->layer_id[j->layer]);
     return true;
 }
 

@@ -101,6 +101,22 @@ KVT_API void kvt_network_new(kvt_lane *lane, int64_t *seen);
 KVT_API int64_t kvt_slot_from(const kvt_lane *lane, int64_t position);
 KVT_API float kvt_weight_number(const kvt_lane *lane, int i); /* weights[i], axes "" */
 
+/* ---- rotary positions (replay/pieces_rope.c; layout half: pairs (i, i + D/2)) ---------------
+ */
+
+/* freq [D / 2] radians a position of that layer (layers with a window may have a base of their
+ * own); returns the factor that cos and sin carry there (YaRN's magnitude; 1: none). */
+KVT_API double kvt_rope_freq(double *freq, const kvt_geometry *g, int model_layer);
+/* out [D] = a key or query after RoPE, [D], moved by `delta` positions: each pair is turned by
+ * delta freq. No factor is applied again: the norm stays, and -delta turns back. out may be
+ * in. n_dim even. */
+KVT_API void kvt_rotate(float *out, const float *in, const double *freq, int64_t n_dim,
+                        int64_t delta);
+/* The same key or query before RoPE: turned back by its position and divided by the factor of
+ * kvt_rope_freq(). */
+KVT_API void kvt_unrotate(float *out, const float *in, const double *freq, int64_t n_dim,
+                          int64_t position, double factor);
+
 /* KVpop's rule (arXiv 2607.05061): positions below `sinks` and the last `window` are pinned,
  * of the others
  *

@@ -43,16 +43,6 @@ static int64_t pair_up(double *d, const group *a, const group *b, const kvt_sche
     return n;
 }
 
-/* Prompts that separate the mean of d from 0: (z_0.975 + z_0.8)^2 variance / mean^2. */
-static int64_t needed(const double *d, int64_t n)
-{
-    double mean = stat_mean(d, n), square = 0;
-    for (int64_t i = 0; i < n; i++)
-        square += (d[i] - mean) * (d[i] - mean);
-    double wanted = 7.849 * square / (double)(n - 1) / (mean * mean);
-    return isfinite(wanted) && wanted < 1e9 ? (int64_t)ceil(fmax(wanted, 2)) : KVT_EMPTY_INT;
-}
-
 static kvt_code measure(kvt_difference *out, const double *d, int64_t n, uint64_t seed,
                         kvt_err *err)
 {
@@ -74,8 +64,7 @@ static kvt_code measure(kvt_difference *out, const double *d, int64_t n, uint64_
         }
         out->kind = KVT_INTERVAL_RANGE; /* too few prompts to separate anything */
     }
-    if (n > 1)
-        out->n_needed = needed(d, n);
+    out->n_needed = stat_needed(d, n);
     return KVT_OK;
 }
 

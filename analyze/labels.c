@@ -118,7 +118,8 @@ static const char *path_end(const char *value, size_t *n, int depth)
 
 static bool is_file(const char *piece)
 {
-    return strncmp(piece, "weights=", 8) == 0 || strncmp(piece, "file=", 5) == 0;
+    return strncmp(piece, "weights=", 8) == 0 || strncmp(piece, "file=", 5) == 0 ||
+           strncmp(piece, "table=", 6) == 0;
 }
 
 static void write_full(label *l)

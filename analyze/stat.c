@@ -36,6 +36,15 @@ double stat_quantile(const double *sorted, int64_t n, double p)
     return sorted[below] + (place - (double)below) * (sorted[below + 1] - sorted[below]);
 }
 
+int64_t stat_needed(const double *d, int64_t n)
+{
+    double mean = stat_mean(d, n), square = 0;
+    for (int64_t i = 0; i < n; i++)
+        square += (d[i] - mean) * (d[i] - mean);
+    double wanted = n > 1 ? 7.849 * square / (double)(n - 1) / (mean * mean) : (double)NAN;
+    return isfinite(wanted) && wanted < 1e9 ? (int64_t)ceil(fmax(wanted, 2)) : KVT_EMPTY_INT;
+}
+
 kvt_code stat_bootstrap(stat_interval *out, const double *x, int64_t n, uint64_t seed,
                         kvt_err *err)
 {

@@ -2,7 +2,7 @@
 #ifndef ANALYZE_STAT_H
 #define ANALYZE_STAT_H
 
-#include "kvt/err.h"
+#include "kvt/table.h"
 
 enum { STAT_RESAMPLES = 10000, STAT_LEAST_PROMPTS = 8 };
 
@@ -21,5 +21,9 @@ typedef struct stat_interval {
  * calls of equal n are paired: they see the same prompts. NOMEM. */
 KVT_CHECKED kvt_code stat_bootstrap(stat_interval *out, const double *x, int64_t n,
                                     uint64_t seed, kvt_err *err);
+
+/* Prompts that separate the mean of the n differences d from 0 (two-sided 5 %, power 80 %,
+ * normal approximation): (z_0.975 + z_0.8)^2 variance / mean^2. KVT_EMPTY_INT: not known. */
+int64_t stat_needed(const double *d, int64_t n);
 
 #endif

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/files.h"
 #include "cli/replay_table.h"
 #include "cli/table.h"
 #include "kvt/analyze.h"
@@ -28,33 +28,6 @@ static const cli_option options[] = {
     {0},
 };
 /* clang-format on */
-
-static kvt_code merge(kvt_results *into, kvt_results *from, kvt_err *err)
-{
-    kvt_code code = KVT_OK;
-    for (int64_t i = 0; i < from->n && code == KVT_OK; i++) {
-        code = kvt_results_add(into, from->result[i], err);
-        if (code == KVT_OK)
-            from->result[i] = NULL;
-    }
-    return code;
-}
-
-static kvt_code load(kvt_results **out, int n_arg, char **arg, bool arrays, kvt_err *err)
-{
-    kvt_schema cells = {0}, lanes = {0};
-    kvt_cell_schema(&cells);
-    kvt_lane_schema(&lanes);
-    kvt_code code = kvt_results_load(out, &cells, &lanes, arg[0], arrays, err);
-    for (int i = 1; i < n_arg && code == KVT_OK; i++) {
-        kvt_results *more = NULL;
-        code = kvt_results_load(&more, &cells, &lanes, arg[i], arrays, err);
-        if (code == KVT_OK)
-            code = merge(*out, more, err);
-        kvt_results_free(more);
-    }
-    return code;
-}
 
 static kvt_code print_json(cli *c, const report_options *o, const kvt_results *results,
                            kvt_err *err)
@@ -87,10 +60,7 @@ static kvt_code run(cli *c, const void *options_, int n_arg, char **arg, kvt_err
     if (cli_check_tables(o->tables, err))
         return err->code;
     kvt_results *results = NULL;
-    kvt_code code = load(&results, n_arg, arg, needs_arrays(o->tables), err);
-    if (code == KVT_OK && results->n == 0)
-        code =
-            kvt_fail(err, KVT_NOTFOUND, "%s: no result files (kvt replay writes them)", arg[0]);
+    kvt_code code = cli_results(&results, n_arg, arg, needs_arrays(o->tables), err);
     if (code == KVT_OK && c->json)
         code = print_json(c, o, results, err);
     else if (code == KVT_OK && o->csv == NULL)

@@ -87,3 +87,39 @@ void cli_traces_free(cli_traces *t)
         kvt_free(t->item[i]);
     kvt_free(t->item);
 }
+
+/* ---- results -------------------------------------------------------------------------------
+ */
+
+static kvt_code merge(kvt_results *into, kvt_results *from, kvt_err *err)
+{
+    kvt_code code = KVT_OK;
+    for (int64_t i = 0; i < from->n && code == KVT_OK; i++) {
+        code = kvt_results_add(into, from->result[i], err);
+        if (code == KVT_OK)
+            from->result[i] = NULL;
+    }
+    return code;
+}
+
+kvt_code cli_results(kvt_results **out, int n_arg, char **arg, bool arrays, kvt_err *err)
+{
+    kvt_schema cells = {0}, lanes = {0};
+    kvt_cell_schema(&cells);
+    kvt_lane_schema(&lanes);
+    kvt_code code = kvt_results_load(out, &cells, &lanes, arg[0], arrays, err);
+    for (int i = 1; i < n_arg && code == KVT_OK; i++) {
+        kvt_results *more = NULL;
+        code = kvt_results_load(&more, &cells, &lanes, arg[i], arrays, err);
+        if (code == KVT_OK)
+            code = merge(*out, more, err);
+        kvt_results_free(more);
+    }
+    if (code == KVT_OK && (*out)->n == 0) {
+        kvt_results_free(*out);
+        *out = NULL;
+        code =
+            kvt_fail(err, KVT_NOTFOUND, "%s: no result files (kvt replay writes them)", arg[0]);
+    }
+    return code;
+}

@@ -3,6 +3,7 @@
 #define CLI_FILES_H
 
 #include "cli/cli.h"
+#include "kvt/result.h"
 
 /* Calls `each` for `path`, or for every file below it whose name ends with ".h5", in byte order
  * of the names; hidden ones are passed over. NOTFOUND where there is no such path. */
@@ -19,5 +20,9 @@ typedef struct cli_traces {
 
 KVT_CHECKED kvt_code cli_traces_add(cli_traces *t, const char *path, kvt_err *err);
 void cli_traces_free(cli_traces *t);
+
+/* Every result file that the paths stand for, as one set; NOTFOUND where there is none. */
+KVT_CHECKED kvt_code cli_results(kvt_results **out, int n_arg, char **arg, bool arrays,
+                                 kvt_err *err);
 
 #endif

@@ -82,4 +82,45 @@ KVT_API KVT_CHECKED kvt_code kvt_compare(kvt_difference *out, const kvt_results 
                                          const char *budget, const char *column, uint64_t seed,
                                          kvt_err *err);
 
+/* One line of `kvt compare` and a row of compare.csv: a policy beside the reference at one
+ * budget, over the traces that both have. Differences are the policy's value minus the
+ * reference's. A lost mass is the sum of three parts, so that their differences add up:
+ *
+ *   size        what the best slots of the whole model would lose that are as many
+ *   allocation  what was lost by how slots were shared out over lanes
+ *   ranking     what was lost by which tokens hold the slots of a lane
+ *
+ * (cells: oracle_lost_mass, allocation_regret, regret). The parts are undefined where a cell
+ * has no allocation regret (policies that stay inside their budget in decode), and of any other
+ * metric than the lost mass. (analyze/parts.c) */
+typedef struct kvt_comparison_row {
+    char policy[KVT_LABEL_MAX], reference[KVT_LABEL_MAX]; /* kvt_label() */
+    char metric[64], budget_asked[32];
+    char growth[16], reference_growth[16];
+    int64_t traces_count;
+    double value_mean, reference_mean; /* over those traces */
+    double diff, diff_ci_lo, diff_ci_hi, p_value;
+    double ranking_diff, ranking_ci_lo, ranking_ci_hi;
+    double allocation_diff, allocation_ci_lo, allocation_ci_hi;
+    double size_diff, size_ci_lo, size_ci_hi;
+    char interval[32];     /* kvt_interval_name() */
+    int64_t separable;     /* 1: an interval over prompts leaves 0 out */
+    int64_t prompts_count; /* that would separate such a difference; empty: not known */
+} kvt_comparison_row;
+
+typedef struct kvt_comparison {
+    kvt_comparison_row *row; /* by budget as asked, then policy as asked */
+    int64_t n;
+} kvt_comparison;
+
+/* policy [n_policy]: text forms, the first is the reference; "snapkv" finds the one use of that
+ * name, whatever its parameters, where there is only one. budget [n_budget] as asked; 0: all
+ * that the reference has. column: of cells ("lost_mass_mean_frac"). NOTFOUND where the results
+ * hold no such cell, USAGE where a name means several uses. */
+KVT_API KVT_CHECKED kvt_code kvt_comparison_make(
+    kvt_comparison *out, const kvt_results *results, const char *const *policy, int n_policy,
+    const char *const *budget, int n_budget, const char *column, uint64_t seed, kvt_err *err);
+KVT_API void kvt_comparison_free(kvt_comparison *c);
+KVT_API kvt_table kvt_comparison_table(const kvt_comparison *c); /* "compare" */
+
 #endif

@@ -7,16 +7,23 @@
  * of the response over what is left in the cache,
  *
  *   acc[s]   = sum over H, i of A[H i s]
- *   score[s] = acc[s], the last R slots are pinned; R = recent x budget, or `window`
+ *   score[s] = acc[s] / d[s], the last R slots are pinned; R = recent x budget, or `window`
+ *
+ * d is 1, the queries that can see s (divide=seen) or those since it came, of the prompt's
+ * tokens since its end (divide=lifetime). With values=true a row is weighted first:
+ *
+ *   A[H i s] |v_s| H / sum over H, s of the same;  the prompt's column sums as one row, times N
  *
  * What was accumulated for an evicted token is gone. Without newest tokens (recent=0, window=0)
- * a new token starts at 0 and leaves at once: the kept set freezes.
+ * a new token starts at its own row's attention and mostly leaves at once: the set freezes.
  *
  * Differs: one set for each kv head (sum over its query heads) and one sequence; the authors
- * keep one for each query head and add scores over the batch. Accumulates in f32. Not here,
- * since they keep other sets by other rules: h2o-mask (tokens return), h2o-lm-eval (looks
- * ahead); flexgen's f16 buffer. Cost for each lane: O(H S) for each query, S floats; as
- * published the whole matrix. */
+ * keep one for each query head and add scores over the batch; their form for several tokens at
+ * once may keep fewer than R newest. Accumulates in f32. Not here, since they keep other sets
+ * by other rules: h2o-mask (tokens return), h2o-lm-eval (looks ahead); flexgen's f16 buffer;
+ * blocks of tokens (OpenVINO, whose NORM_SUM is divide=seen); caches that fill and evict within
+ * the prompt (keys_values). Cost for each lane: O(H S) for each query, S floats; as published
+ * the whole matrix. */
 #include "kvt/pieces.h"
 
 #include <math.h>
@@ -25,29 +32,53 @@
 typedef struct h2o {
     double recent;
     int64_t window;
-    int compat;
+    int compat, divide;
+    bool values;
 } h2o;
 
-enum { COMPAT_PAPER, COMPAT_FLEXGEN, COMPAT_COOKBOOK, COMPAT_KVCF, COMPAT_KVPRESS };
+enum {
+    COMPAT_PAPER,
+    COMPAT_FLEXGEN,
+    COMPAT_COOKBOOK,
+    COMPAT_KVCF,
+    COMPAT_KVPRESS,
+    COMPAT_KEYS_VALUES,
+    COMPAT_FORESIGHTKV
+};
+enum { DIVIDE_NONE, DIVIDE_SEEN, DIVIDE_LIFETIME };
 
 static const kvt_choice compats[] = {
-    [COMPAT_PAPER] = {"paper", "recent=0.5,window=0",
+    [COMPAT_PAPER] = {"paper", "recent=0.5,window=0,divide=none",
                       "FMInference/H2O ac75c2a, h2o_hf real-drop, reduced to kv heads"},
     [COMPAT_FLEXGEN] =
-        {"flexgen", "recent=0.5,window=0",
+        {"flexgen", "recent=0.5,window=0,divide=none",
          "the same, h2o_flexgen: hh = (budget + 1) / 2, the newest hh - 1 at the end of "
          "the prompt and hh while decoding (recent is not read); an even budget holds one "
          "heavy hitter more"},
     [COMPAT_COOKBOOK] =
-        {"cookbook", "recent=0.5,window=0",
+        {"cookbook", "recent=0.5,window=0,divide=none",
          "meta-llama/llama-cookbook HHCache: the first query head of each kv head decides"},
     [COMPAT_KVCF] =
-        {"kvcf", "recent=0,window=8",
+        {"kvcf", "recent=0,window=8,divide=none",
          "Zefan-Cai/KVCache-Factory c97f9d7, run scripts: on the prompt, by query head"},
     [COMPAT_KVPRESS] =
-        {"kvpress", "recent=0,window=0",
+        {"kvpress", "recent=0,window=0,divide=seen",
          "NVIDIA/kvpress 8bb29b9 ObservedAttention: on the prompt, mean over the queries "
          "that see a token"},
+    [COMPAT_KEYS_VALUES] =
+        {"keys-values", "recent=0,window=0,divide=lifetime",
+         "awslabs/keys_values a34f07d, normalised scores; window is its grace period, values "
+         "its variant with the length of v"},
+    [COMPAT_FORESIGHTKV] =
+        {"foresightkv", "recent=0,window=128,divide=none",
+         "RUCAIBox/ForesightKV fdb541f, its baseline: decides every 128 tokens, which stay"},
+};
+
+static const kvt_choice divides[] = {
+    [DIVIDE_NONE] = {"none", "", "the sum itself, which favours early tokens"},
+    [DIVIDE_SEEN] = {"seen", "", "the mean over all queries that can see a token"},
+    [DIVIDE_LIFETIME] = {"lifetime", "",
+                         "the sum over queries since a token came, or since the prompt's end"},
 };
 
 static const kvt_param params[] = {
@@ -56,16 +87,23 @@ static const kvt_param params[] = {
               "share of the budget for the newest tokens; 0: none, new tokens leave at once"),
     KVT_PARAM(h2o, window, 0, 0, 1048576, "tokens",
               "newest tokens that are always kept; 0: recent decides"),
+    KVT_PARAM_CHOICE(h2o, divide, DIVIDE_NONE, divides, "what the sums are divided by"),
+    KVT_PARAM(h2o, values, 0, 0, 1, "", "attention is weighted by the length of the value"),
     {0},
 };
 
 static void vary(const void *params_, kvt_traits *traits)
 {
     const h2o *p = params_;
+    traits->every = p->compat == COMPAT_FORESIGHTKV ? 128 : 0;
+    if (!p->values)
+        traits->needs &= ~(unsigned)KVT_NEED_VALUES;
+    else
+        traits->mass_scores = false;
     if (p->compat != COMPAT_KVCF && p->compat != COMPAT_KVPRESS)
         return;
     traits->phases = KVT_PREFILL;
-    traits->needs = KVT_NEED_COLUMNS;
+    traits->needs &= ~(unsigned)KVT_NEED_ATTN;
     traits->by_query_head = p->compat == COMPAT_KVCF;
 }
 
@@ -100,6 +138,31 @@ static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why
     return false;
 }
 
+static double length_of(const kvt_view *values, int64_t s)
+{
+    const float *v = (const float *)values->data + s * values->stride[0];
+    double sum = 0;
+    for (int64_t d = 0; d < values->dim[1]; d++)
+        sum += (double)v[d] * (double)v[d];
+    return sqrt(sum);
+}
+
+/* Adds a row [S] that is weighted by |v| and sums to as much as n_query rows of every head. */
+static void add_weighted(kvt_lane *lane, const kvt_view *rows, int64_t n_query)
+{
+    float *w = kvt_arena_array(lane->scratch, lane->n_slot, sizeof *w);
+    double sum = 0;
+    if (w)
+        kvt_add_rows(w, rows);
+    for (int64_t s = 0; w && s < lane->n_slot; s++) {
+        w[s] = (float)((double)w[s] * length_of(&lane->values, s));
+        sum += (double)w[s];
+    }
+    double scale = sum > 0 ? (double)(rows->dim[0] * n_query) / sum : 0;
+    for (int64_t s = 0; s < lane->n_slot; s++) /* NaN, which is refused: no memory */
+        lane->mark[s] += w ? (float)((double)w[s] * scale) : NAN;
+}
+
 static void step(const void *params_, kvt_lane *lane)
 {
     const h2o *p = params_;
@@ -111,7 +174,19 @@ static void step(const void *params_, kvt_lane *lane)
         rows.dim[2] = rows.dim[1], rows.dim[1] = 1;
         rows.stride[1] = 0;
     }
-    kvt_add_rows(lane->mark, &rows);
+    if (p->values)
+        add_weighted(lane, &rows, prompt ? lane->seq->n_prompt : 1);
+    else
+        kvt_add_rows(lane->mark, &rows);
+}
+
+/* Queries that a slot's sum is divided by. */
+static int64_t divisor(const h2o *p, const kvt_lane *lane, int64_t s)
+{
+    int64_t last = lane->seq->n_prompt - 1, at = lane->pos[s];
+    if (p->divide == DIVIDE_LIFETIME)
+        at = kvt_max(at, last);
+    return p->divide == DIVIDE_NONE ? 1 : lane->now + 1 - at;
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
@@ -119,9 +194,7 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     const h2o *p = params_;
     int64_t R = newest(p, lane->budget, lane->now < lane->seq->n_prompt);
     for (int64_t s = 0; s < lane->n_slot; s++) {
-        out[s] = lane->mark[s];
-        if (p->compat == COMPAT_KVPRESS) /* queries that see it */
-            out[s] /= (float)(lane->now + 1 - lane->pos[s]);
+        out[s] = lane->mark[s] / (float)divisor(p, lane, s);
         pinned[s] = s >= lane->n_slot - R;
     }
 }
@@ -143,10 +216,11 @@ const kvt_policy kvt_policy_h2o = {
         "real-drop code.",
     .differs =
         "one set for each kv head instead of each query head, and one sequence (the authors "
-        "add scores over the batch); accumulates in f32; h2o-mask and h2o-lm-eval keep other "
+        "add scores over the batch); accumulates in f32; keys-values decides at the end of the "
+        "prompt instead of within it; h2o-mask and h2o-lm-eval keep other "
         "sets and are policies of their own",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
-               .needs = KVT_NEED_ATTN | KVT_NEED_COLUMNS,
+               .needs = KVT_NEED_ATTN | KVT_NEED_COLUMNS | KVT_NEED_VALUES,
                .exactness = KVT_EXACT,
                .mass_scores = true},
     .slot_width = 1,

@@ -1,0 +1,173 @@
+/* morphkv - keep what the queries of a moving window look at among what is older.
+ *
+ *   Ghadia et al., "Dialogue Without Limits: Constant-Sized KV Caches for Extended Responses in
+ *   LLMs" (MorphKV), 2025, arXiv:2503.00979.
+ *
+ * With z the logits of the last W queries over the n slots in front of the last W,
+ *
+ *   p[H Q s] = softmax over s < n of z[H Q s]
+ *   score[s] = sum or maximum over Q of (maximum over H of p[H Q s])
+ *
+ * and the last W slots are pinned. Logits stay beside the slots and go with them: the softmax
+ * is over what is left. A lane is cut to B as soon as the next token would make it (1 + B)
+ * evict_after or more; above 1 it grows so far between. Where the prompt is not longer than the
+ * window, the latest tokens are kept.
+ *
+ * Differs: W = 32 (the paper tries several). The code decides when the next token is there and
+ * leaves that one's query out; here the decision follows the row, which is the same set. Sums
+ * stay in f32. Cost for each lane: O(H S) a row, O(H W S) a decision, H W floats a slot. */
+#include "kvt/pieces.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct morphkv {
+    int64_t window;
+    double evict_after;
+    int fuse;
+} morphkv;
+
+enum { FUSE_SUM, FUSE_MAX };
+
+static const kvt_choice fuses[] = {
+    [FUSE_SUM] = {"sum", "", "ghadiaravi13/MorphKV 8903d2a, sum_fused: summed over the window"},
+    [FUSE_MAX] = {"max", "", "the same, max_fused: the largest of the window"},
+};
+
+static const kvt_param params[] = {
+    KVT_PARAM(morphkv, window, 32, 1, 4096, "tokens", "last queries that vote, always kept"),
+    KVT_PARAM_CHOICE(morphkv, fuse, FUSE_SUM, fuses, "how the window's queries become one"),
+    KVT_PARAM(morphkv, evict_after, 1, 1, 1000, "",
+              "a lane is cut when it would reach so many times the budget and one"),
+    {0},
+};
+
+static void vary(const void *params_, kvt_traits *traits)
+{
+    const morphkv *p = params_;
+    traits->may_exceed = p->evict_after > 1;
+}
+
+static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
+{
+    const morphkv *p = params_;
+    return kvt_window_fits(p->window, budget, n_token, why, cap);
+}
+
+static int64_t window(const void *params_, int64_t n_prompt)
+{
+    const morphkv *p = params_;
+    return kvt_min(p->window, n_prompt);
+}
+
+static void size(const void *params_, const kvt_sequence *seq, int64_t budget, int *slot_width,
+                 size_t *state_size)
+{
+    const morphkv *p = params_;
+    (void)budget;
+    *slot_width = (int)(p->window * (seq->geometry->n_head / seq->geometry->n_kv_head));
+    *state_size = sizeof(int64_t); /* rows so far */
+}
+
+/* Marks are [S H W]; row i lies at i mod W. */
+static void step(const void *params_, kvt_lane *lane)
+{
+    const morphkv *p = params_;
+    const kvt_view *z = &lane->logits;
+    int64_t *row = lane->state, H = z->dim[0], W = p->window;
+    for (int64_t q = 0; q < z->dim[1]; q++, ++*row)
+        for (int64_t h = 0; h < H; h++)
+            for (int64_t s = 0; s < lane->n_slot; s++)
+                lane->mark[(s * H + h) * W + *row % W] =
+                    ((const float *)z->data)[h * z->stride[0] + q * z->stride[1] + s];
+}
+
+/* Raises best [n] to the softmax of one row, z[s * step], where that is larger. */
+static void raise(float *best, const float *z, int64_t step, int64_t n)
+{
+    double most = -INFINITY, sum = 0;
+    for (int64_t s = 0; s < n; s++)
+        most = (double)z[s * step] > most ? (double)z[s * step] : most;
+    for (int64_t s = 0; s < n; s++)
+        sum += exp((double)z[s * step] - most);
+    for (int64_t s = 0; s < n; s++) {
+        float a = (float)(exp((double)z[s * step] - most) / sum);
+        best[s] = a > best[s] ? a : best[s];
+    }
+}
+
+static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+{
+    const morphkv *p = params_;
+    int64_t H = lane->seq->geometry->n_head / lane->seq->geometry->n_kv_head, W = p->window;
+    int64_t n = kvt_pin_window(out, pinned, lane->n_slot, W);
+    int64_t rows = kvt_min(*(int64_t *)lane->state, W);
+    float *best = kvt_arena_array(lane->scratch, n + 1, sizeof *best);
+    for (int64_t q = 0; best && n > 0 && q < rows; q++) {
+        memset(best, 0, (size_t)n * sizeof *best);
+        for (int64_t h = 0; h < H; h++)
+            raise(best, lane->mark + h * W + q, H * W, n);
+        for (int64_t s = 0; s < n; s++)
+            out[s] = p->fuse == FUSE_SUM ? out[s] + best[s]
+                     : best[s] > out[s]  ? best[s]
+                                         : out[s];
+    }
+    for (int64_t s = 0; !best && s < n; s++)
+        out[s] = NAN; /* which is refused: no memory */
+}
+
+/* All stay until the lane is long enough; then the best of each. */
+static void choose(const void *params_, bool *const *keep, const kvt_lane *lane, int n_lane,
+                   const float *const *scores, const bool *const *pinned, const int64_t *budget)
+{
+    const morphkv *p = params_;
+    for (int i = 0; i < n_lane; i++) {
+        int64_t n = lane[i].n_slot, open = budget[i];
+        bool all = (double)(n + 1) < (double)(1 + budget[i]) * p->evict_after;
+        for (int64_t s = 0; s < n; s++)
+            open -= pinned[i][s];
+        all = all || kvt_keep_best(keep[i], scores[i], pinned[i], n, open, lane[i].scratch) < 0;
+        for (int64_t s = 0; all && s < n; s++)
+            keep[i][s] = true;
+    }
+}
+
+static void work(const void *params_, kvt_work *work)
+{
+    const morphkv *p = params_;
+    work->state_bytes_slot = p->window * (int64_t)sizeof(float);
+}
+
+const kvt_policy kvt_policy_morphkv = {
+    .abi = KVT_POLICY_ABI,
+    .name = "morphkv",
+    .title = "keep what the queries of a moving window look at among what is older",
+    .paper = "Ghadia et al., MorphKV, ICML 2025, arXiv:2503.00979",
+    .about =
+        "A cache of constant size for long responses: the last W tokens, and of the older "
+        "ones those that the last W queries look at. The window moves, so that a token's "
+        "worth is always that of now; sums over everything (h2o) favour what is old. After "
+        "each token the logits of the window's queries, softmax over the older tokens alone, "
+        "the maximum over the query heads of the group, are summed (or the largest taken) and "
+        "the best B - W stay.\n\n"
+        "The paper saves half of the memory at equal quality on long responses. With "
+        "evict_after the code evicts in bursts. Nothing is trained.",
+    .differs =
+        "W = 32, where the paper has several; it decides at the end of the prompt, too; the "
+        "decision follows the row instead of preceding the next one, which keeps the same set",
+    .traits = {.phases = KVT_PREFILL | KVT_DECODE,
+               .needs = KVT_NEED_LOGITS,
+               .exactness = KVT_EXACT,
+               .may_exceed = true,
+               .mass_scores = true},
+    .params_size = sizeof(morphkv),
+    .params = params,
+    .vary = vary,
+    .fits = fits,
+    .window = window,
+    .size = size,
+    .step = step,
+    .score = score,
+    .select = choose,
+    .work = work,
+};

@@ -156,9 +156,16 @@ static kvt_exactness class_of(const kvt_trace *t, const kvt_registry *r, const k
     kvt_use *use = NULL;
     kvt_err ignored; /* a policy that needs a parameter (scores:file=) has no default use */
     kvt_traits traits = p->traits;
-    if (kvt_use_parse(&use, r, p->name, &ignored) == KVT_OK)
+    const char *never = NULL;
+    if (kvt_use_parse(&use, r, p->name, &ignored) == KVT_OK) {
         traits = use->traits;
+        never = kvt_use_why_not(use);
+    }
     kvt_use_free(use);
+    if (never) {
+        snprintf(why, cap, "%s", never);
+        return KVT_NOT_REPLAYABLE;
+    }
     if (traits.probe && !has_probe(t, traits.probe)) {
         snprintf(why, cap, "needs a probe of kind %s, which this trace lacks", traits.probe);
         return KVT_NOT_REPLAYABLE;

@@ -99,11 +99,12 @@ static void print_json(const cli *c, const kvt_results *results, const kvt_table
         "%lld, "
         "\"failed\": %lld, \"decisions\": %lld, \"read_s\": %.6f, \"rank_s\": %.6f, "
         "\"judge_s\": %.6f, "
-        "\"write_s\": %.6f, \"left_out\": \"%s\"}}\n",
+        "\"write_s\": %.6f, \"left_out\": \"%s\", \"no_trace\": \"%s\"}}\n",
         buf_get(&command), code, kvt_threads(&c->ctx), (long long)n->n_trace,
         (long long)n->n_pass, (long long)n->n_cell, (long long)n->computed,
         (long long)n->reused, (long long)n->skipped, (long long)n->failed,
-        (long long)n->decisions, n->read_s, n->rank_s, n->judge_s, n->write_s, n->left_out);
+        (long long)n->decisions, n->read_s, n->rank_s, n->judge_s, n->write_s, n->left_out,
+        n->no_trace);
     buf_fini(&command);
 }
 
@@ -124,6 +125,8 @@ static kvt_code print_results(cli *c, const replay_options *o, const kvt_results
             printf("left out  without a probe of their kind in these traces (kvt capture "
                    "--probe): %s\n",
                    counts->left_out);
+        if (code == KVT_OK && counts->no_trace[0])
+            printf("left out  not replayable from any trace: %s\n", counts->no_trace);
     }
     if (code == KVT_OK && o->csv != NULL)
         code = cli_write_csv(c, results, &(cli_csv_request){.dir = o->csv, .tables = o->tables},

@@ -14,6 +14,7 @@ static const char text[] =
     "/* @N - keep the first tokens and what the last prompt queries look at.\n"
     " *\n"
     " * Build:  cc -std=c17 -O2 -shared -fPIC @F @N.c -o @N.so\n"
+    " * Check:  kvt policy check ./@N.so\n"
     " * Run:    kvt replay TRACE.h5 -p @N,snapkv -b 10%,25% --plugin ./@N.so\n"
     " *\n"
     " * With A the attention of the last `window` queries,\n"

@@ -99,6 +99,23 @@ static void leave_out(plan *p)
     p->n_use = n;
 }
 
+/* Names those that "all" leaves out since no trace could answer them. */
+static void name_unanswered(plan *p, const char *text)
+{
+    for (const kvt_policy *const *all = kvt_registry_policies(p->registry); *all; all++) {
+        kvt_use *u;
+        kvt_err ignored; /* one that cannot be read without parameters is no part of "all" */
+        size_t at = strlen(p->no_trace);
+        if ((*all)->traits.control || lists(text, (*all)->name) ||
+            kvt_use_parse(&u, p->registry, (*all)->name, &ignored))
+            continue;
+        if (kvt_use_why_not(u))
+            snprintf(p->no_trace + at, sizeof p->no_trace - at, "%s%s (%s)", at ? ", " : "",
+                     u->name, kvt_use_why_not(u));
+        kvt_use_free(u);
+    }
+}
+
 static kvt_code add_controls(plan *p, const kvt_replay_spec *spec, kvt_err *err)
 {
     static const char *const names[] = {"full", "random", "position"};
@@ -124,6 +141,29 @@ static kvt_code read_budgets(plan *p, const kvt_replay_spec *spec, kvt_err *err)
     return KVT_OK;
 }
 
+static kvt_code read_metrics(plan *p, const kvt_replay_spec *spec, kvt_err *err)
+{
+    if (kvt_metrics_parse(&p->metrics, spec->metrics, err))
+        return err->code;
+    bool named = spec->metrics && !lists(spec->metrics, "all");
+    for (int i = 0; named && spec->no_output_error && kvt_metrics()[i]; i++)
+        if ((p->metrics >> i & 1) && kvt_metrics()[i]->output && kvt_metrics()[i]->extra)
+            return kvt_fail(err, KVT_USAGE,
+                            "metric %s is an error of the output, which is left out",
+                            kvt_metrics()[i]->name);
+    return KVT_OK;
+}
+
+/* The metrics of a pass: errors of the output only where that is known. */
+static uint64_t pass_metrics(const plan *p, bool output)
+{
+    uint64_t set = p->metrics;
+    for (int i = 0; !output && kvt_metrics()[i]; i++)
+        if (kvt_metrics()[i]->output)
+            set &= ~(UINT64_C(1) << i);
+    return set;
+}
+
 kvt_code plan_open(plan *out, const kvt_replay_spec *spec, const kvt_ctx *ctx, kvt_err *err)
 {
     *out = (plan){.spec = spec, .ctx = ctx};
@@ -135,7 +175,7 @@ kvt_code plan_open(plan *out, const kvt_replay_spec *spec, const kvt_ctx *ctx, k
     for (int i = 0; i < spec->n_plugin; i++)
         if (kvt_registry_plugin(out->registry, spec->plugin[i], err))
             return err->code;
-    if (read_budgets(out, spec, err) || plan_weights_offered(out, err))
+    if (read_metrics(out, spec, err) || read_budgets(out, spec, err) || plan_weights_offered(out, err))
         return err->code;
     if (!spec->no_controls && add_controls(out, spec, err))
         return err->code;
@@ -144,6 +184,8 @@ kvt_code plan_open(plan *out, const kvt_replay_spec *spec, const kvt_ctx *ctx, k
         set_open(&out->set, spec->trace, spec->n_trace, spec->fail_fast, ctx, err))
         return err->code;
     leave_out(out);
+    if (!spec->policies || lists(spec->policies, "all"))
+        name_unanswered(out, spec->policies ? spec->policies : "all");
     return KVT_OK;
 }
 
@@ -237,6 +279,8 @@ static kvt_code name_cell(const plan *p, const pass *x, pass_cell *c, int trace,
     digest_add_text(d, s->digest);
     digest_add_text(d, x->use->text);
     digest_add_text(d, registry_digest(p->registry, x->use->policy));
+    if (x->use->base)
+        digest_add_text(d, registry_digest(p->registry, x->use->base->policy));
     digest_add_text(d, x->scores ? x->scores->digest : "");
     digest_add_text(d, others);
     /* What older results know nothing of is added only where it is there. */
@@ -253,6 +297,11 @@ static kvt_code name_cell(const plan *p, const pass *x, pass_cell *c, int trace,
     digest_add_text(d, text);
     if (p->spec->fair == KVT_FAIR_BYTES)
         digest_add_text(d, "fair bytes");
+    for (int i = 0; kvt_metrics()[i]; i++) {
+        snprintf(text, sizeof text, "metric %s", kvt_metrics()[i]->name);
+        if (pass_measures(x, i) && kvt_metrics()[i]->extra)
+            digest_add_text(d, text);
+    }
     digest_get(d, c->run_id);
     digest_free(d);
     return KVT_OK;
@@ -338,12 +387,14 @@ kvt_code plan_pass(pass **out, const plan *p, const plan_use *u, int trace, kvt_
     x->inside = acts_in_decode(u->use, p->spec->act);
     x->skip = traits->effect == KVT_SKIP;
     x->joins = traits->effect == KVT_JOIN;
+    x->channels = traits->effect == KVT_CHANNELS;
     x->fair = p->spec->fair == KVT_FAIR_BYTES;
     x->by_head = traits->by_query_head;
     x->together = selects_together(u->use);
     x->whole_model = traits->scope == KVT_BY_MODEL;
     x->output = !p->spec->no_output_error && info->has[KVT_DS_VALUES] &&
-                (!x->joins || feed_has_rows(info));
+                (!pass_is_apart(x) || feed_has_rows(info));
+    x->metrics = pass_metrics(p, x->output);
     x->every = period(p, u->use);
     x->n_layer = info->n_layer;
     x->n_head = (int)info->facts.model.n_head;
@@ -433,6 +484,31 @@ kvt_code kvt_replay_plan(kvt_replay_counts *counts, const kvt_replay_spec *spec,
         counts->n_trace++;
         code = plan_trace(&p, i, counts, err);
     }
+    plan_close(&p);
+    return code;
+}
+
+kvt_code kvt_replay_reason(char *why, size_t cap, const kvt_replay_spec *spec,
+                           const kvt_ctx *ctx, kvt_err *err)
+{
+    static const kvt_ctx quiet = {0};
+    plan p;
+    kvt_trace *t = NULL;
+    pass *x = NULL;
+    why[0] = 0;
+    kvt_code code = plan_open(&p, spec, ctx ? ctx : &quiet, err);
+    if (!code && p.n_use > 0)
+        code = kvt_trace_open(&t, p.set.trace[0].path, spec->cache_bytes, err);
+    if (t)
+        code = plan_pass(&x, &p, &p.use[0], 0, t, err);
+    if (x)
+        snprintf(why, cap, "%s", x->reason);
+    else if (!code)
+        snprintf(why, cap, "no trace of the run has what it needs: %s", p.left_out);
+    if (x)
+        pass_free(x);
+    if (t)
+        kvt_trace_close(t);
     plan_close(&p);
     return code;
 }

@@ -112,9 +112,11 @@ KVT_API const char *kvt_registry_nearest(const kvt_registry *r, const char *name
 KVT_API KVT_CHECKED kvt_code kvt_use_parse(kvt_use **out, const kvt_registry *r,
                                            const char *text, kvt_err *err);
 /* Reads a list; a piece with '=' and no ':' before it belongs to the policy in front. "all" is
- * every policy of the registry that is no control. */
+ * every policy of the registry that is no control and that some trace can answer. */
 KVT_API KVT_CHECKED kvt_code kvt_uses_parse(kvt_use ***out, int *n, const kvt_registry *r,
                                             const char *text, kvt_err *err);
+/* Why no trace could answer it (kvt_policy.why_not), or NULL. */
+KVT_API const char *kvt_use_why_not(const kvt_use *u);
 KVT_API void kvt_use_free(kvt_use *u);
 KVT_API void kvt_uses_free(kvt_use **u, int n);
 KVT_API const kvt_param *kvt_use_table(void); /* of kvt_use_params */
@@ -163,14 +165,18 @@ typedef struct kvt_replay_spec {
     int shard, n_shard;   /* 0 0: all; else pass i with i % n_shard == shard - 1 */
     bool keep_arrays;     /* the results keep rank, score, evict_step, lost */
     bool no_output_error; /* leaves the output error out, which costs most */
-    size_t cache_bytes;   /* of each open trace; 0: the default */
+    /* Metrics that cost time and are measured beside the default ones: names of kvt/metric.h,
+     * "all"; NULL: none. */
+    const char *metrics;
+    size_t cache_bytes; /* of each open trace; 0: the default */
 } kvt_replay_spec;
 
 typedef struct kvt_replay_counts {
     int64_t n_trace, n_pass, n_cell, computed, reused, skipped, failed, decisions;
     int64_t bytes_planned;
     double read_s, rank_s, judge_s, write_s; /* CPU seconds of the parts, over all threads */
-    char left_out[256]; /* policies of "all" whose kind of probe no trace has: "judgeq, laq" */
+    char left_out[256];  /* policies of "all" whose kind of probe no trace has: "judgeq, laq" */
+    char no_trace[1024]; /* and those that no trace can answer: "cam (values are merged)" */
 } kvt_replay_counts;
 
 /* PARTLY: some cells failed; NO: no cell that was asked for was computed; STOPPED: what is
@@ -182,6 +188,11 @@ KVT_API KVT_CHECKED kvt_code kvt_replay(kvt_results **out, kvt_replay_counts *co
 KVT_API KVT_CHECKED kvt_code kvt_replay_plan(kvt_replay_counts *counts,
                                              const kvt_replay_spec *spec, const kvt_ctx *ctx,
                                              kvt_err *err);
+/* Why the first policy of the spec cannot run on its first trace, "" where it can: what the
+ * cell would be skipped with at any budget. */
+KVT_API KVT_CHECKED kvt_code kvt_replay_reason(char *why, size_t cap,
+                                               const kvt_replay_spec *spec, const kvt_ctx *ctx,
+                                               kvt_err *err);
 /* The default budgets: "5%..50%x2". */
 KVT_API const char *kvt_replay_default_budgets(void);
 

@@ -17,6 +17,8 @@ KVT_API void kvt_mean_heads(float *out,
  * them. Where none does there is nothing to score: nothing is pinned, the scores rise with the
  * position (the latest are kept), and it returns 0. */
 KVT_API int64_t kvt_pin_window(float *score, bool *pinned, int64_t n_slot, int64_t window);
+/* Whether these are the scores of that case: a policy with a base then keeps the latest, too. */
+KVT_API bool kvt_is_latest(const float *score, const bool *pinned, int64_t n_slot);
 
 /* The fits() of observation windows: false, and why, where a prompt that is longer than both
  * the window and the budget has a budget below the window. */
@@ -117,6 +119,51 @@ KVT_API void kvt_rotate(float *out, const float *in, const double *freq, int64_t
 KVT_API void kvt_unrotate(float *out, const float *in, const double *freq, int64_t n_dim,
                           int64_t position, double factor);
 
+/* re, im [D / 2] = the mean of factor exp(i freq p) over n positions from `from`: a mean query
+ * before RoPE, turned by it, is the mean of that query over these positions. */
+KVT_API void kvt_mean_turn(double *re, double *im, const double *freq, int64_t n_dim,
+                           int64_t from, int64_t n, double factor);
+
+/* ---- small dense algebra, in double (replay/pieces_solve.c) ---------------------------------
+ */
+
+/* a [n n], symmetric and positive definite, becomes its lower factor L, a = L L^T; what lies
+ * above the diagonal is left. False: it is not positive definite. */
+KVT_API bool kvt_cholesky(double *a, int64_t n);
+/* x^T a^-1 x of a factored a, which is the square of L^-1 x; x becomes that. */
+KVT_API double kvt_cholesky_form(const double *factor, double *x, int64_t n);
+/* out [n] = draws of N(0, 1). */
+KVT_API void kvt_random_normal(double *out, int64_t n, uint64_t *rng);
+
+/* ---- what Compactor is made of (replay/pieces_compactor.c; arXiv 2507.08143) ----------------
+ *
+ * Both give a score to the tokens `from`..`from` + n - 1 of a lane, [n], and are false where
+ * scratch has no room. */
+
+/* Leverage: with X the keys before RoPE, centred over these tokens, times a Gaussian sketch
+ * [D sketch] / sqrt(sketch) from the lane's stream,
+ *
+ *   out[j] = max(0, x_j^T (X^T X + e I)^-1 x_j),   e = 0.01, ten times that until it factors
+ *
+ * keys [S D] after RoPE. sketch 0: X as it is, nothing is drawn. */
+KVT_API bool kvt_leverage(double *out, const kvt_view *keys, const kvt_lane *lane, int64_t from,
+                          int64_t n, int64_t sketch);
+/* Attention without order: in chunks of `chunk` tokens, the sum over queries, mean over the R
+ * query heads,
+ *
+ *   A = softmax over the chunk of q_i.k_j, unscaled
+ *   out[j] = ||v_j|| / R sum over heads, i of A_ij,   then the mean of 3 neighbours
+ *
+ * queries [R Q D] of the positions up to lane->now: a token without one only answers. `padded`
+ * fills the last chunk up with zeros, as kvpress 8bb29b9 does. */
+KVT_API bool kvt_chunk_attention(double *out, const kvt_view *queries, const kvt_view *keys,
+                                 const kvt_view *values, const kvt_lane *lane, int64_t from,
+                                 int64_t n, int64_t chunk, bool padded);
+/* x = (x - mean) / deviation over all of n numbers, by n - 1, at least 1e-6. */
+KVT_API void kvt_standardize(double *x, int64_t n);
+/* `count` heads from `first` of a view of the whole layer. */
+KVT_API kvt_view kvt_heads_of(const kvt_view *layer, int64_t first, int64_t count);
+
 /* KVpop's rule (arXiv 2607.05061): positions below `sinks` and the last `window` are pinned,
  * of the others
  *
@@ -155,6 +202,54 @@ KVT_API void kvt_keep_best_of_all(bool *const *keep, const kvt_lane *lane, int n
                                   const float *const *score, const bool *const *pinned,
                                   const int64_t *budget);
 
+/* ---- sharing slots out (replay/pieces_share.c); memory from lane[0].scratch -----------------
+ */
+
+/* What lanes may get. `want` is what the allocator would like, in slots, pinned ones included;
+ * it starts at 0. */
+typedef struct kvt_shares_out {
+    int n;
+    int64_t *least, *most; /* [n] 1 and what is pinned at least, all slots at most */
+    double *want;          /* [n] */
+    int64_t total, free;   /* to give, at most all slots; without what is pinned */
+} kvt_shares_out;
+
+/* False where the total does not reach for `least`, or scratch has no room: `budget` [n_lane]
+ * is set then so that the engine refuses it. */
+KVT_API bool kvt_share_begin(kvt_shares_out *out, int64_t *budget, const kvt_lane *lane,
+                             int n_lane, const int64_t *n_pinned, int64_t total);
+/* want[i] += x part[i], within least and most, with the one x >= 0 whose sum is the total. */
+KVT_API void kvt_share_fill(kvt_shares_out *s, const double *part);
+/* budget = want in whole slots that add up to the total: rounded down, then one more for the
+ * largest remainders, of equal ones for the first. */
+KVT_API void kvt_share_round(int64_t *budget, const kvt_shares_out *s);
+/* count[i] = how many of lane i are among the n_best of all slots that no rule keeps, where the
+ * first[i] best of each lane come first (NULL: none) and scores of a lane are multiplied by
+ * factor[i] (NULL: 1). Of equal scores the first lane, then the lower position. False: no room.
+ */
+KVT_API bool kvt_share_count(int64_t *count, const kvt_lane *lane, int n_lane,
+                             const float *const *score, const float *factor,
+                             const int64_t *first, int64_t n_best);
+/* select() of policies that share out themselves: the best count[i] of lane i, pinned ones
+ * first. Without room all are kept, which the engine refuses. */
+KVT_API void kvt_keep_counts(bool *const *keep, const kvt_lane *lane, int n_lane,
+                             const float *const *score, const bool *const *pinned,
+                             const int64_t *count);
+/* out [n] = slots by falling score, of equal ones the lower first. False: no room. */
+KVT_API bool kvt_rank(int32_t *out, const float *score, int64_t n, kvt_arena *scratch);
+KVT_API bool kvt_rank_double(int32_t *out, const double *score, int64_t n, kvt_arena *scratch);
+/* The upper concave hull of kept[from..to]: corner [to - from + 1] gets its corners, from the
+ * first to the last, slope [to - from] the slope behind each, which falls. Returns how many
+ * corners there are. */
+KVT_API int64_t kvt_hull(int32_t *corner, double *slope, const double *kept, int64_t from,
+                         int64_t to);
+
+/* The same slots in all lanes, which hold the same ones and pin the same: the best by the sum of
+ * the lanes' scores, as many as the mean of the budgets. Without room all is marked, which is
+ * more than asked. */
+KVT_API void kvt_keep_together(bool *const *keep, const kvt_lane *lane, int n_lane,
+                               const float *const *score, const bool *const *pinned,
+                               const int64_t *budget);
 /* A uniform number of [0, 1) from the lane's stream, and the next 64 bits of it. */
 KVT_API double kvt_random(uint64_t *rng);
 KVT_API uint64_t kvt_random_bits(uint64_t *rng);

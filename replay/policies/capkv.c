@@ -1,0 +1,181 @@
+/* capkv - keep the values that span most of what queries will want.
+ *
+ *   CAPKV, "capacity" of a cache as a log determinant, 2026, arXiv:2604.25975, as in
+ *   NVIDIA/kvpress 8bb29b9 (CapPress).
+ *
+ * With a the mean query before RoPE (the prompt's first 4 left out), turned by the mean
+ * rotation over the next `future` positions, for each query head
+ *
+ *   w_s      = exp(tau (cos(a, k_s) - max over S of that))        keys after RoPE
+ *   M        = I + sum over S of (w_s + 1e-6) v_s v_s^T
+ *   score[s] = mean over H of w_s v_s^T M^-1 v_s
+ *
+ * over the tokens behind the first `sinks`, which are pinned.
+ *
+ * Differs: tau weighs a cosine, not the plain product of the paper, as in the published code;
+ * pinned by a rule, there a score of max + 1 (in the paper's numbers max). Solved in double.
+ * Cost for each lane, once: O(H (S D^2 + D^3)) time, O(D^2 + S) memory. */
+#include "kvt/pieces.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct capkv {
+    double tau;
+    int64_t future, sinks;
+    int compat;
+} capkv;
+
+enum { IS_PAPER, IS_KVPRESS };
+
+static const kvt_choice compats[] = {
+    [IS_PAPER] = {"paper", "tau=5,future=512,sinks=4",
+                  "the published code, with sinks as a rule"},
+    [IS_KVPRESS] = {"kvpress", "tau=5,future=512,sinks=4",
+                    "NVIDIA/kvpress 8bb29b9 CapPress: as the default"},
+};
+
+static const kvt_param params[] = {
+    KVT_PARAM_CHOICE(capkv, compat, IS_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM(capkv, tau, 5, 0, 1000, "1", "how sharply the mean query weighs keys"),
+    KVT_PARAM(capkv, future, 512, 1, 65536, "tokens", "positions to come"),
+    KVT_PARAM(capkv, sinks, 4, 0, 65536, "tokens", "first tokens that are always kept"),
+    {0},
+};
+
+static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
+{
+    const capkv *p = params_;
+    int64_t need = kvt_min(p->sinks, n_token);
+    if (budget >= need)
+        return true;
+    snprintf(why, cap, "%lld sinks need a budget of %lld or more, got %lld", (long long)need,
+             (long long)need, (long long)budget);
+    return false;
+}
+
+static const float *row_at(const kvt_view *v, int64_t i)
+{
+    return (const float *)v->data + i * v->stride[0];
+}
+
+/* The mean rotation, and room. */
+typedef struct room {
+    double *re, *im, *freq; /* [D / 2] */
+    double *anchor, *x;     /* [D] */
+    double *m;              /* [D D] */
+    double *weight;         /* [S] */
+} room;
+
+static bool open_room(room *r, const kvt_lane *lane)
+{
+    kvt_arena *a = lane->scratch;
+    int64_t D = kvt_max(lane->keys.dim[1], lane->values.dim[1]);
+    *r = (room){.re = kvt_arena_array(a, D, sizeof *r->re),
+                .im = kvt_arena_array(a, D, sizeof *r->im),
+                .freq = kvt_arena_array(a, D, sizeof *r->freq),
+                .anchor = kvt_arena_array(a, D, sizeof *r->anchor),
+                .x = kvt_arena_array(a, D, sizeof *r->x),
+                .m = kvt_arena_array(a, D * D, sizeof *r->m),
+                .weight = kvt_arena_array(a, lane->n_slot, sizeof *r->weight)};
+    return r->re && r->im && r->freq && r->anchor && r->x && r->m && r->weight;
+}
+
+/* weight [S] of one head: how near each key is to the turned mean query; 0 where pinned. */
+static void weigh(const room *r, const capkv *p, const bool *pinned, const kvt_lane *lane,
+                  int64_t head)
+{
+    int64_t D = lane->keys.dim[1], half = D / 2;
+    const float *mean = kvt_view_at(&lane->query_mean, head).data;
+    double length = 0, most = -INFINITY;
+    for (int64_t f = 0; f < half; f++) {
+        double x = (double)mean[f], y = (double)mean[f + half];
+        r->anchor[f] = r->re[f] * x - r->im[f] * y;
+        r->anchor[f + half] = r->im[f] * x + r->re[f] * y;
+        length += r->anchor[f] * r->anchor[f] + r->anchor[f + half] * r->anchor[f + half];
+    }
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        const float *k = row_at(&lane->keys, s);
+        double dot = 0, square = 0;
+        for (int64_t d = 0; d < D; d++) {
+            dot += r->anchor[d] * (double)k[d];
+            square += (double)k[d] * (double)k[d];
+        }
+        double norm = sqrt(length) * sqrt(square);
+        r->weight[s] = norm > 0 ? dot / norm : 0;
+        if (!pinned[s])
+            most = fmax(most, r->weight[s]);
+    }
+    for (int64_t s = 0; s < lane->n_slot; s++)
+        r->weight[s] = pinned[s] ? 0 : exp(p->tau * (r->weight[s] - most));
+}
+
+/* m = the factor of I + sum (w + 1e-6) v v^T: never worse than I. */
+static bool factor(const room *r, const bool *pinned, const kvt_lane *lane)
+{
+    int64_t D = lane->values.dim[1];
+    memset(r->m, 0, (size_t)(D * D) * sizeof *r->m);
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        const float *v = row_at(&lane->values, s);
+        for (int64_t i = 0; !pinned[s] && i < D; i++) {
+            double x = (r->weight[s] + 1e-6) * (double)v[i];
+            for (int64_t k = 0; k <= i; k++)
+                r->m[i * D + k] += x * (double)v[k];
+        }
+    }
+    for (int64_t i = 0; i < D; i++)
+        r->m[i * D + i] += 1;
+    return kvt_cholesky(r->m, D);
+}
+
+static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+{
+    const capkv *p = params_;
+    int64_t n = lane->n_slot, H = lane->query_mean.dim[0], D = lane->values.dim[1];
+    room r;
+    bool good = open_room(&r, lane);
+    for (int64_t s = 0; s < n; s++) {
+        pinned[s] = lane->pos[s] < p->sinks;
+        out[s] = 0;
+    }
+    if (good)
+        kvt_mean_turn(r.re, r.im, r.freq, lane->keys.dim[1], lane->now + 1, p->future,
+                      kvt_rope_freq(r.freq, lane->seq->geometry, lane->model_layer));
+    for (int64_t h = 0; good && h < H; h++) {
+        weigh(&r, p, pinned, lane, h);
+        good = factor(&r, pinned, lane);
+        for (int64_t s = 0; good && s < n; s++) {
+            for (int64_t d = 0; d < D; d++)
+                r.x[d] = (double)row_at(&lane->values, s)[d];
+            out[s] += (float)(r.weight[s] * kvt_cholesky_form(r.m, r.x, D) / (double)H);
+        }
+    }
+    for (int64_t s = 0; !good && s < n; s++) /* NaN, which is refused: no memory */
+        out[s] = NAN;
+}
+
+const kvt_policy kvt_policy_capkv = {
+    .abi = KVT_POLICY_ABI,
+    .name = "capkv",
+    .title = "keep the values that span most of what queries will want",
+    .paper = "CAPKV, 2026, arXiv:2604.25975",
+    .about =
+        "A cache is worth the space of outputs that it can still give: the log determinant of "
+        "the sum of its weighted values' outer products. A token's score is what it adds to "
+        "that: its weight times the leverage of its value. The weight says how near the key is "
+        "to the mean query, turned to the next 512 positions (exp of 5 times the cosine).\n\n"
+        "The first 4 tokens always stay; no question is needed and nothing is trained.",
+    .differs =
+        "the published code is followed where it departs from the paper: the weight is of "
+        "a cosine, and of the mean query turned to positions to come; sinks are kept by a "
+        "rule; a prompt of no more than the sinks is kept, where the code stops",
+    .traits = {.phases = KVT_PREFILL,
+               .needs = KVT_NEED_KEYS | KVT_NEED_VALUES | KVT_NEED_MOMENTS,
+               .exactness = KVT_EXACT,
+               .one_ranking = true},
+    .params_size = sizeof(capkv),
+    .params = params,
+    .fits = fits,
+    .score = score,
+};

@@ -1,0 +1,211 @@
+/* lagkv - keep what stands out from the partition behind it.
+ *
+ *   Liang et al., "LagKV: Lag-Relative Information of the KV Cache Tells Which Tokens Are
+ *   Important", 2025, arXiv:2504.04704.
+ *
+ * Behind the first `sinks` tokens the prompt is cut into partitions of L tokens. In each but
+ * the last, with the least and the largest of every channel in the partition behind it,
+ *
+ *   u[s, c]  = (k[s, c] - least[c]) / (largest[c] - least[c])      0 where they are equal
+ *   score[s] = softmax over the partition of deviation over c of u[s]    (n - 1; keys)
+ *              + value times the same of values
+ *
+ * and each partition keeps as many of its best as the others: B - sinks - tail over their
+ * number, what is left over goes to the best of the next rank. The sinks, the last whole
+ * partition and the tokens behind it (tail) are pinned.
+ *
+ * Differs: f, the share that a partition keeps, follows from the budget, on the prompt only: as
+ * published f = 0.5 is fixed and the cache grows with the text, partition by partition. The
+ * published 16 sinks and L = 1024 do not act below 2,064 tokens: L is at most a quarter of the
+ * budget, sinks half of that (most; compat=official: none). Cost for each lane and budget:
+ * O(S D + S L). */
+#include "kvt/pieces.h"
+
+#include <math.h>
+#include <stdio.h>
+
+typedef struct lagkv {
+    int64_t sinks, lag;
+    double most, value;
+    int compat;
+} lagkv;
+
+enum { IS_PAPER, IS_OFFICIAL, IS_KVPRESS };
+
+static const kvt_choice compats[] = {
+    [IS_PAPER] = {"paper", "sinks=16,lag=1024,most=0.25,value=1",
+                  "the published rule, scaled to the budget"},
+    [IS_OFFICIAL] = {"official", "sinks=16,lag=1024,most=0,value=1",
+                     "AI-Lab-China-Merchants-Bank/LagKV 2a9d19e: partitions of 1,024 behind 16 "
+                     "sinks whatever the budget, refused where it would not act"},
+    [IS_KVPRESS] =
+        {"kvpress", "sinks=4,lag=128,most=0,value=1",
+         "NVIDIA/kvpress 8bb29b9 LagKVPress: the rank in the partition is the score "
+         "(left-over slots go to the lowest positions); below 260 tokens sinks and the "
+         "latest"},
+};
+
+static const kvt_param params[] = {
+    KVT_PARAM_CHOICE(lagkv, compat, IS_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM(lagkv, sinks, 16, 0, 65536, "tokens", "first tokens that are always kept"),
+    KVT_PARAM(lagkv, lag, 1024, 1, 65536, "tokens", "tokens of a partition"),
+    KVT_PARAM(lagkv, most, 0.25, 0, 1, "frac",
+              "largest share of the budget that a partition is, sinks half of that; 0: any"),
+    KVT_PARAM(lagkv, value, 1, 0, 1000, "1", "weight of the values"),
+    {0},
+};
+
+/* How a lane of n tokens is cut. */
+typedef struct cuts {
+    int64_t sinks, lag, part; /* partitions that are compressed; 0: it does not act */
+} cuts;
+
+static cuts cut(const lagkv *p, int64_t budget, int64_t n)
+{
+    /* 0.29 x 100 is 29: the product of a decimal fraction may fall just short */
+    double share = p->most * (double)budget + 1e-9;
+    cuts c = {p->sinks, p->lag, 0};
+    if (p->most > 0) {
+        c.lag = kvt_max(kvt_min(c.lag, (int64_t)share), 1);
+        c.sinks = kvt_min(c.sinks, (int64_t)(share / 2));
+    }
+    if (n >= c.sinks + 2 * c.lag)
+        c.part = (n - c.sinks) / c.lag - 1;
+    return c;
+}
+
+static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
+{
+    const lagkv *p = params_;
+    cuts c = cut(p, budget, n_token);
+    int64_t need = n_token - c.part * c.lag;
+    if (budget >= n_token || (c.part == 0 && p->compat == IS_KVPRESS))
+        return true;
+    if (c.part == 0)
+        snprintf(why, cap, "partitions of %lld act on %lld tokens or more, got %lld",
+                 (long long)c.lag, (long long)(c.sinks + 2 * c.lag), (long long)n_token);
+    else if (budget < need)
+        snprintf(why, cap, "sinks and last partition are %lld tokens, got a budget of %lld",
+                 (long long)need, (long long)budget);
+    else
+        return true;
+    return false;
+}
+
+static const float *row_at(const kvt_view *v, int64_t i)
+{
+    return (const float *)v->data + i * v->stride[0];
+}
+
+/* Deviation over channels of one row between least and largest. */
+static double deviation(const float *x, const float *least, const float *largest, int64_t D)
+{
+    double mean = 0, square = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t c = 0; c < D; c++) {
+            double range = (double)largest[c] - (double)least[c];
+            double u = range > 0 ? ((double)x[c] - (double)least[c]) / range : 0;
+            if (pass == 0)
+                mean += u / (double)D;
+            else
+                square += (u - mean) * (u - mean);
+        }
+    return D > 1 ? sqrt(square / (double)(D - 1)) : 0;
+}
+
+/* out [L] += weight times the softmax of the partition at `at`; ends [2 D], raw [L]: room. */
+static void add_part(double *out, const kvt_view *v, int64_t at, int64_t L, double weight,
+                     float *ends, double *raw)
+{
+    int64_t D = v->dim[1];
+    double most = -INFINITY, sum = 0;
+    for (int64_t c = 0; c < D; c++) {
+        ends[c] = ends[D + c] = row_at(v, at + L)[c];
+        for (int64_t i = 1; i < L; i++) {
+            ends[c] = fminf(ends[c], row_at(v, at + L + i)[c]);
+            ends[D + c] = fmaxf(ends[D + c], row_at(v, at + L + i)[c]);
+        }
+    }
+    for (int64_t i = 0; i < L; i++) {
+        raw[i] = deviation(row_at(v, at + i), ends, ends + D, D);
+        most = fmax(most, raw[i]);
+    }
+    for (int64_t i = 0; i < L; i++)
+        sum += raw[i] = exp(raw[i] - most);
+    for (int64_t i = 0; i < L; i++)
+        out[i] += weight * raw[i] / sum;
+}
+
+/* How many of the partition are better than i: of equal ones the lower position. */
+static int64_t rank_of(const double *x, int64_t L, int64_t i)
+{
+    int64_t rank = 0;
+    for (int64_t k = 0; k < L; k++)
+        rank += x[k] > x[i] || (x[k] == x[i] && k < i);
+    return rank;
+}
+
+static bool by_parts(const lagkv *p, float *out, const kvt_lane *lane, cuts c)
+{
+    double *x = kvt_arena_array(lane->scratch, c.lag, sizeof *x);
+    double *raw = kvt_arena_array(lane->scratch, c.lag, sizeof *raw);
+    int64_t D = kvt_max(lane->keys.dim[1], lane->values.dim[1]);
+    float *ends = kvt_arena_array(lane->scratch, 2 * D, sizeof *ends);
+    if (!x || !raw || !ends)
+        return false;
+    for (int64_t at = c.sinks; at < c.sinks + c.part * c.lag; at += c.lag) {
+        for (int64_t i = 0; i < c.lag; i++)
+            x[i] = 0;
+        add_part(x, &lane->keys, at, c.lag, 1, ends, raw);
+        add_part(x, &lane->values, at, c.lag, p->value, ends, raw);
+        for (int64_t i = 0; i < c.lag; i++) {
+            double left = (double)(c.lag - rank_of(x, c.lag, i)); /* L .. 1 */
+            /* the same number of each partition; what is over goes by the score itself */
+            out[at + i] = (float)(p->compat == IS_KVPRESS ? (left - 1) / (double)c.lag
+                                                          : left + x[i] / (2 + 2 * p->value));
+        }
+    }
+    return true;
+}
+
+static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+{
+    const lagkv *p = params_;
+    int64_t n = lane->n_slot;
+    cuts c = cut(p, lane->budget, n);
+    int64_t tail = c.sinks + c.part * c.lag;
+    bool good = c.part == 0 || by_parts(p, out, lane, c);
+    for (int64_t s = 0; s < n; s++) {
+        if (!good || c.part == 0) /* the latest; NaN, which is refused: no memory */
+            out[s] = good ? (float)(s - n) : NAN;
+        pinned[s] = s < c.sinks || (c.part > 0 && s >= tail);
+    }
+}
+
+const kvt_policy kvt_policy_lagkv = {
+    .abi = KVT_POLICY_ABI,
+    .name = "lagkv",
+    .title = "keep what stands out from the partition behind it",
+    .paper = "Liang et al., LagKV, 2025, arXiv:2504.04704",
+    .about =
+        "Neighbouring tokens have similar keys and values; what leaves the range of those that "
+        "come right after it carries more. The prompt is cut into partitions; each channel is "
+        "put between the least and the largest of the next partition, and the deviation over "
+        "channels, of keys and of values, ranks the tokens of a partition. Each keeps the same "
+        "number; sinks and the last partition stay whole. No attention is read, nothing is "
+        "trained.\n\n"
+        "Published settings: 16 sinks, partitions of 1,024, half of each kept, applied again "
+        "whenever a partition is full, while decoding, too.",
+    .differs =
+        "the share that partitions keep follows from the budget, on the prompt only (as "
+        "published it is fixed and the cache grows with the text); partitions are at most "
+        "a quarter of the budget and sinks an eighth, since 16 and 1,024 do not act below "
+        "2,064 tokens (compat=official); a channel without range counts 0, there NaN",
+    .traits = {.phases = KVT_PREFILL,
+               .needs = KVT_NEED_KEYS | KVT_NEED_VALUES,
+               .exactness = KVT_EXACT},
+    .params_size = sizeof(lagkv),
+    .params = params,
+    .fits = fits,
+    .score = score,
+};

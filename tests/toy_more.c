@@ -316,9 +316,19 @@ toy *toy_rich(kvt_arena *a, int n_layer, int n_model_layer, int n_head, int n_gr
     return t;
 }
 
-bool toy_needs_more(const kvt_policy *p)
+bool toy_needs_more(const kvt_policy *p, const char *params)
 {
+    _Alignas(max_align_t) char own[1024] = {0};
+    kvt_traits traits = p->traits;
+    kvt_err err;
+    if (p->params && p->params_size <= sizeof own) {
+        kvt_param_defaults(p->params, own);
+        if (params && *params && kvt_param_parse(p->params, own, params, &err))
+            return true;
+    }
+    if (p->vary)
+        p->vary(own, &traits);
     const unsigned plain =
         KVT_NEED_ATTN | KVT_NEED_COLUMNS | KVT_NEED_FUTURE | KVT_NEED_SCORES | KVT_NEED_OTHERS;
-    return p->traits.needs & ~plain;
+    return traits.needs & ~plain;
 }

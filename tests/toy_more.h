@@ -13,7 +13,8 @@ toy *toy_rich(kvt_arena *a, int n_layer, int n_model_layer, int n_head, int n_gr
               int64_t M, bool swap_heads);
 void toy_close(toy *t); /* its scorers */
 
-/* Whether a policy reads more than attention, so that it runs on none of toy_new(). */
-bool toy_needs_more(const kvt_policy *p);
+/* Whether a policy with these parameters ("" or NULL: defaults) reads more than attention, so
+ * that it runs on none of toy_new(). */
+bool toy_needs_more(const kvt_policy *p, const char *params);
 
 #endif

@@ -9,9 +9,11 @@
  *   score[s] = maximum or mean of vote over the `pool` slots around s < n
  *
  * and the window itself is pinned. Votes of the window are not pooled; the mean counts what
- * lies outside 0..n-1 as zero. With order=pool each query head's votes are pooled by themselves
- * and score is the mean of that over H. Where the prompt is not longer than the window, the
- * latest tokens are kept.
+ * lies outside 0..n-1 as zero (edge=inside divides by what lies inside). With order=pool each
+ * query head's votes are pooled by themselves and score is the mean of that over H, with
+ * order=max the largest vote of the heads is pooled. `local` pins that many of the last tokens
+ * instead of all that vote (n follows), `prefix` the first ones, too. Where the prompt is not
+ * longer than the window, the latest tokens are kept.
  *
  * Differs: one set for each kv head; the authors' code repeats keys and values first and keeps
  * one set for each query head (compat=official). Sums stay in f32. Cost for each lane, once:
@@ -22,13 +24,25 @@
 #include <string.h>
 
 typedef struct snapkv {
-    int64_t window, pool;
-    int kind, order, compat;
+    int64_t window, pool, local, prefix;
+    int kind, order, edge, compat;
 } snapkv;
 
 enum { KIND_MAX, KIND_MEAN };
-enum { ORDER_SUM, ORDER_POOL };
-enum { IS_PAPER, IS_OFFICIAL, IS_LONGBENCH, IS_KVPRESS, IS_KVCF, IS_KVCF_KV };
+enum { ORDER_SUM, ORDER_POOL, ORDER_MAX };
+enum { EDGE_ZERO, EDGE_INSIDE };
+enum {
+    IS_PAPER,
+    IS_OFFICIAL,
+    IS_LONGBENCH,
+    IS_INSTALLED,
+    IS_KVPRESS,
+    IS_KVCF,
+    IS_KVCF_KV,
+    IS_ADAKV,
+    IS_FRONTIER,
+    IS_COLD
+};
 
 static const kvt_choice kinds[] = {
     [KIND_MAX] = {"max", "", "the largest vote nearby"},
@@ -38,21 +52,42 @@ static const kvt_choice kinds[] = {
 static const kvt_choice orders[] = {
     [ORDER_SUM] = {"sum", "", "votes are summed over the query heads, then pooled"},
     [ORDER_POOL] = {"pool", "", "the votes of each query head are pooled, then averaged"},
+    [ORDER_MAX] = {"max", "", "the largest vote of the query heads is taken, then pooled"},
+};
+
+static const kvt_choice edges[] = {
+    [EDGE_ZERO] = {"zero", "", "what lies outside counts as 0"},
+    [EDGE_INSIDE] = {"inside", "", "the mean of what lies inside"},
 };
 
 static const kvt_choice compats[] = {
     [IS_PAPER] = {"paper", "window=32,pool=7,kind=max,order=sum",
                   "FasterDecoding/SnapKV e216ddc, LongBench settings, reduced to kv heads"},
     [IS_OFFICIAL] = {"official", "window=64,pool=5,kind=mean,order=sum",
-                     "FasterDecoding/SnapKV e216ddc, defaults of the class, by query head"},
+                     "FasterDecoding/SnapKV e216ddc, defaults of the class (those of "
+                     "Zefan-Cai/KVCache-Factory's class, too), by query head"},
     [IS_LONGBENCH] = {"official-longbench", "window=32,pool=7,kind=max,order=sum",
                       "FasterDecoding/SnapKV e216ddc, LongBench settings, by query head"},
+    [IS_INSTALLED] = {"official-installed", "window=32,pool=5,kind=mean,order=sum",
+                      "FasterDecoding/SnapKV e216ddc, what its patch installs, by query head"},
     [IS_KVPRESS] = {"kvpress", "window=64,pool=5,kind=mean,order=pool",
-                    "NVIDIA/kvpress 8bb29b9"},
+                    "NVIDIA/kvpress 8bb29b9: mean pool of each query head, then their mean "
+                    "(the order is without effect on a mean)"},
     [IS_KVCF] = {"kvcf", "window=8,pool=7,kind=max,order=sum",
                  "Zefan-Cai/KVCache-Factory c97f9d7, run scripts, by query head"},
     [IS_KVCF_KV] = {"kvcf-kv", "window=8,pool=7,kind=max,order=sum",
-                    "Zefan-Cai/KVCache-Factory c97f9d7, run scripts, kv_head mode"},
+                    "Zefan-Cai/KVCache-Factory c97f9d7, run scripts, kv_head mode (mean; its "
+                    "max is order=max)"},
+    [IS_ADAKV] = {"adakv", "window=32,pool=7,kind=max,order=sum",
+                  "FFY0/AdaKV efe4e2e, fixed budgets: means over rows and heads, which rank as "
+                  "the sums of paper do (its max is order=max)"},
+    [IS_FRONTIER] = {"sparse-frontier",
+                     "window=256,pool=7,kind=mean,order=sum,local=128,prefix=4",
+                     "PiotrNawrot/sparse-frontier: 256 queries vote, of which the last 128 "
+                     "tokens are kept, and the first 4"},
+    [IS_COLD] = {"cold-compress", "window=16,pool=5,kind=mean,order=sum,edge=inside",
+                 "AnswerDotAI/cold-compress: 16 queries vote, the ends of the pool are not "
+                 "padded"},
 };
 
 static const kvt_param params[] = {
@@ -63,12 +98,17 @@ static const kvt_param params[] = {
               "width of the pool; an even one counts as the next odd one"),
     KVT_PARAM_CHOICE(snapkv, kind, KIND_MAX, kinds, "what the pool takes"),
     KVT_PARAM_CHOICE(snapkv, order, ORDER_SUM, orders, "what comes first, heads or pool"),
+    KVT_PARAM_CHOICE(snapkv, edge, EDGE_ZERO, edges, "what a mean pool divides by at the ends"),
+    KVT_PARAM(snapkv, local, 0, 0, 4096, "tokens",
+              "last tokens that are always kept; 0: all that vote"),
+    KVT_PARAM(snapkv, prefix, 0, 0, 4096, "tokens", "first tokens that are always kept"),
     {0},
 };
 
 static bool by_query_head(const snapkv *p)
 {
-    return p->compat == IS_OFFICIAL || p->compat == IS_LONGBENCH || p->compat == IS_KVCF;
+    return p->compat == IS_OFFICIAL || p->compat == IS_LONGBENCH || p->compat == IS_INSTALLED ||
+           p->compat == IS_KVCF;
 }
 
 static void vary(const void *params_, kvt_traits *traits)
@@ -79,7 +119,8 @@ static void vary(const void *params_, kvt_traits *traits)
 static bool fits(const void *params_, int64_t budget, int64_t n_prompt, char *why, size_t cap)
 {
     const snapkv *p = params_;
-    return kvt_window_fits(p->window, budget, n_prompt, why, cap);
+    int64_t n = (p->local ? p->local : p->window) + p->prefix;
+    return n_prompt <= p->window || kvt_window_fits(n, budget, n_prompt, why, cap);
 }
 
 static int64_t window(const void *params_, int64_t n_prompt)
@@ -91,7 +132,7 @@ static int64_t window(const void *params_, int64_t n_prompt)
 /* Sets of votes: one, or one for each query head of the lane. */
 static int64_t n_vote(const snapkv *p, const kvt_sequence *seq)
 {
-    bool apart = p->order == ORDER_POOL && !by_query_head(p);
+    bool apart = p->order != ORDER_SUM && !by_query_head(p);
     return apart ? seq->geometry->n_head / seq->geometry->n_kv_head : 1;
 }
 
@@ -121,22 +162,54 @@ static void step(const void *params_, kvt_lane *lane)
     }
 }
 
+/* What votes are pooled: those of set h, or the largest of each slot's sets. */
+static void take(float *vote, const snapkv *p, const kvt_lane *lane, int64_t n, int64_t n_set,
+                 int64_t h)
+{
+    for (int64_t s = 0; s < n; s++) {
+        const float *mark = lane->mark + s * n_set;
+        vote[s] = mark[h];
+        for (int64_t k = 0; p->order == ORDER_MAX && k < n_set; k++)
+            vote[s] = mark[k] > vote[s] || isnan(mark[k]) ? mark[k] : vote[s];
+    }
+}
+
+static void pool(float *out, const snapkv *p, const float *vote, int64_t n)
+{
+    if (p->kind == KIND_MAX)
+        kvt_pool_max(out, vote, n, p->pool);
+    else
+        kvt_pool_mean(out, vote, n, p->pool);
+    int64_t r = p->pool / 2;
+    for (int64_t s = 0; p->kind == KIND_MEAN && p->edge == EDGE_INSIDE && s < n; s++)
+        out[s] *= (float)(2 * r + 1) / (float)(kvt_min(s + r, n - 1) - kvt_max(s - r, 0) + 1);
+}
+
+/* Slots before those that are kept for being the last; 0: the latest are kept. */
+static int64_t pin(const snapkv *p, float *out, bool *pinned, const kvt_lane *lane)
+{
+    int64_t n = kvt_pin_window(out, pinned, lane->n_slot, p->window);
+    if (n == 0)
+        return 0;
+    if (p->local)
+        n = kvt_max(lane->n_slot - p->local, 0);
+    for (int64_t s = 0; s < lane->n_slot; s++)
+        pinned[s] = s >= n || (p->prefix && lane->pos[s] < p->prefix);
+    return n;
+}
+
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
 {
     const snapkv *p = params_;
-    int64_t n_set = n_vote(p, lane->seq);
-    int64_t n = kvt_pin_window(out, pinned, lane->n_slot, p->window);
+    int64_t n_set = n_vote(p, lane->seq), n_pooled = p->order == ORDER_MAX ? 1 : n_set;
+    int64_t n = pin(p, out, pinned, lane);
     float *vote = kvt_arena_array(lane->scratch, 2 * lane->n_slot, sizeof *vote);
-    for (int64_t h = 0; vote && h < n_set; h++) {
+    for (int64_t h = 0; vote && h < n_pooled; h++) {
         float *pooled = vote + n;
+        take(vote, p, lane, n, n_set, h);
+        pool(pooled, p, vote, n);
         for (int64_t s = 0; s < n; s++)
-            vote[s] = lane->mark[s * n_set + h];
-        if (p->kind == KIND_MAX)
-            kvt_pool_max(pooled, vote, n, p->pool);
-        else
-            kvt_pool_mean(pooled, vote, n, p->pool);
-        for (int64_t s = 0; s < n; s++)
-            out[s] += pooled[s] / (float)n_set;
+            out[s] += pooled[s] / (float)n_pooled;
     }
     for (int64_t s = 0; !vote && s < n; s++)
         out[s] = NAN;
@@ -155,7 +228,9 @@ const kvt_policy kvt_policy_snapkv = {
         "come on top. Nothing is trained.\n\n"
         "Published settings: W = 32 and max pool of 7 (LongBench runs), W = 64 and mean pool "
         "of 5 (class defaults), B of 1,024 to 4,096. The authors' code repeats keys and "
-        "values first and keeps a set for each query head (compat=official).",
+        "values first and keeps a set for each query head (compat=official). R-KV's baseline "
+        "of that name takes the largest logit of the heads before a softmax over what lies in "
+        "front of the window, which is R-KV without redundancy, not this.",
     .differs = "one set for each kv head instead of each query head; sums stay in f32",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_ATTN,

@@ -69,21 +69,7 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
                    const float *const *scores, const bool *const *pinned, const int64_t *budget)
 {
     (void)params_;
-    int64_t n = lane[0].n_slot, total = 0;
-    float *w = kvt_arena_array(lane[0].scratch, n, sizeof *w);
-    for (int64_t s = 0; w && s < n; s++) {
-        double sum = 0;
-        for (int i = 0; i < n_lane; i++)
-            sum += (double)scores[i][s];
-        w[s] = (float)sum;
-    }
-    for (int i = 0; i < n_lane; i++)
-        total += budget[i];
-    int64_t k = total / n_lane - pinned[0][n - 1];
-    bool good = w && kvt_keep_best(keep[0], w, pinned[0], n, k, lane[0].scratch) >= 0;
-    for (int i = 0; i < n_lane; i++) /* without memory: all, which is refused as too many */
-        for (int64_t s = 0; s < n; s++)
-            keep[i][s] = !good || keep[0][s];
+    kvt_keep_together(keep, lane, n_lane, scores, pinned, budget);
 }
 
 const kvt_policy kvt_policy_tova = {

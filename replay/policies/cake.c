@@ -1,0 +1,241 @@
+/* cake - what the last prompt queries look at and change their mind about; more slots for
+ * layers whose attention is spread and moves.
+ *
+ *   Qin et al., "CAKE: Cascading and Adaptive KV Cache Eviction with Layer Preferences", 2025,
+ *   arXiv:2503.12491.
+ *
+ * With A the attention of the last `window` queries i and n slots in front of that window, mean
+ * and var over these rows (var divides by window - 1; 0 for one row):
+ *
+ *   score[s] = mean over the `pool` slots around s < n, and over the query heads of the lane,
+ * of mean_i A[h, i, s] + gamma var_i A[h, i, s]
+ *
+ * The window is pinned. Layer l, over all its heads, i and s < n, has the preference
+ *
+ *   P_l = (- sum of A log(A + 1e-10))^(1/tau1) (sum over h, s of var)^(1/tau2)
+ *
+ * and each of its lanes selects c_l = floor(x P_l), at least 1 and at most n, with the least x
+ * at which the layers add up to what the budgets leave beside the windows; what is over at that
+ * x goes to the lower layers. Ways of a published run: capped, passed on in proportion, 1 at
+ * least.
+ *
+ * Differs: see `differs`. Cost for each lane, once: O(H window S) time, S floats. */
+#include "kvt/pieces.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct cake {
+    int64_t window, pool;
+    double gamma, tau1, tau2;
+    int compat;
+} cake;
+
+typedef struct spread {
+    double entropy, shift; /* a lane's part of its layer's sums */
+} spread;
+
+enum { COMPAT_PAPER, COMPAT_OFFICIAL };
+
+static const kvt_choice compats[] = {
+    [COMPAT_PAPER] = {"paper", "window=32,pool=5,gamma=200",
+                      "numbers of antgroup/cakekv c4675ce, at the end of the prompt"},
+    [COMPAT_OFFICIAL] = {"official", "window=32,pool=5,gamma=200",
+                         "antgroup/cakekv c4675ce: nothing goes while the prompt is no longer "
+                         "than budget and window together, so that more than B may be held"},
+};
+
+static const kvt_param params[] = {
+    KVT_PARAM_CHOICE(cake, compat, COMPAT_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM(cake, window, 32, 1, 4096, "tokens",
+              "last prompt queries that count, always kept"),
+    KVT_PARAM(cake, pool, 5, 1, 255, "tokens",
+              "width of the mean; an even one counts as the next odd one"),
+    KVT_PARAM(cake, gamma, 200, 0, 1e6, "", "weight of the variance in a token's score"),
+    KVT_PARAM(cake, tau1, 1, 0.05, 100, "",
+              "temperature of the spread of a layer (1.6 for Llama-3.1 at 1,024)"),
+    KVT_PARAM(cake, tau2, 1, 0.05, 100, "",
+              "temperature of the shift of a layer (0.4 for Llama-3.1 at 1,024)"),
+    {0},
+};
+
+static void vary(const void *params_, kvt_traits *traits)
+{
+    const cake *p = params_;
+    traits->may_exceed = p->compat == COMPAT_OFFICIAL;
+}
+
+static bool fits(const void *params_, int64_t budget, int64_t n_prompt, char *why, size_t cap)
+{
+    const cake *p = params_;
+    return kvt_window_fits(p->window, budget, n_prompt, why, cap);
+}
+
+static int64_t window(const void *params_, int64_t n_prompt)
+{
+    const cake *p = params_;
+    return kvt_min(p->window, n_prompt);
+}
+
+/* One column of one head: its score, and its part of the layer's sums. */
+static double column(const cake *p, spread *sum, const float *at, int64_t step, int64_t n_row)
+{
+    double mean = 0, var = 0;
+    for (int64_t i = 0; i < n_row; i++) {
+        double a = (double)at[i * step];
+        mean += a / (double)n_row;
+        sum->entropy -= a > 0 ? a * log(a + 1e-10) : 0;
+    }
+    for (int64_t i = 0; n_row > 1 && i < n_row; i++) {
+        double d = (double)at[i * step] - mean;
+        var += d * d / (double)(n_row - 1);
+    }
+    sum->shift += var;
+    return mean + p->gamma * var;
+}
+
+static void step(const void *params_, kvt_lane *lane)
+{
+    const cake *p = params_;
+    const kvt_view *A = &lane->attn;
+    int64_t n = lane->n_slot - p->window;
+    spread *sum = lane->state;
+    *sum = (spread){0};
+    for (int64_t s = 0; s < n; s++) {
+        double x = 0;
+        for (int64_t h = 0; h < A->dim[0]; h++)
+            x += column(p, sum, (const float *)A->data + h * A->stride[0] + s, A->stride[1],
+                        A->dim[1]);
+        lane->mark[s] = (float)(x / (double)A->dim[0]);
+    }
+}
+
+static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+{
+    const cake *p = params_;
+    int64_t n = kvt_pin_window(out, pinned, lane->n_slot, p->window);
+    if (n > 0)
+        kvt_pool_mean(out, lane->mark, n, p->pool);
+}
+
+/* ---- layers --------------------------------------------------------------------------------
+ */
+
+/* P of the layer of these lanes, which lie one after the other; how many they are. */
+static int prefer(const cake *p, double *P, const kvt_lane *lane, int n_lane)
+{
+    int n = 0;
+    spread sum = {0};
+    for (; n < n_lane && lane[n].layer == lane[0].layer; n++) {
+        sum.entropy += ((const spread *)lane[n].state)->entropy;
+        sum.shift += ((const spread *)lane[n].state)->shift;
+    }
+    *P = pow(fmax(sum.entropy, 0), 1 / p->tau1) * pow(fmax(sum.shift, 0), 1 / p->tau2);
+    return n;
+}
+
+/* c [n] = floor(x P), from 1 (0 where there are fewer slots than layers) to `room`, that add up
+ * to `total`. Where no layer has a preference they are equal. */
+static void share_out(int64_t *c, double *P, int n, int64_t total, int64_t room)
+{
+    double all = 0;
+    int64_t given = 0, least = total >= n;
+    for (int l = 0; l < n; l++)
+        all += P[l];
+    for (int l = 0; l < n; l++) {
+        if (!(all > 0))
+            P[l] = 1;
+        double x = (double)kvt_max(total - n, 0) / (all > 0 ? all : n); /* no more than x */
+        c[l] = kvt_min(kvt_max((int64_t)floor(x * P[l]), least), room);
+        given += c[l];
+    }
+    for (; given < total; given++) {
+        int best = -1;
+        for (int l = 0; l < n; l++)
+            if (c[l] < room &&
+                (best < 0 || P[l] / (double)(c[l] + 1) > P[best] / (double)(c[best] + 1)))
+                best = l;
+        if (best < 0)
+            return;
+        c[best]++;
+    }
+}
+
+/* Slots of each lane's layer beside the window: c [n_lane]. */
+static bool plan(const cake *p, int64_t *c, const kvt_lane *lane, int n_lane, int64_t total,
+                 int64_t room)
+{
+    double *P = kvt_arena_array(lane->scratch, n_lane, sizeof *P);
+    int64_t *part = kvt_arena_array(lane->scratch, n_lane, sizeof *part);
+    int n_layer = 0, each = 1;
+    if (!P || !part)
+        return false;
+    for (int i = 0; i < n_lane; i += each)
+        each = prefer(p, &P[n_layer++], lane + i, n_lane - i);
+    share_out(part, P, n_layer, total / each, room);
+    for (int i = 0; i < n_lane; i++)
+        c[i] = part[i / each];
+    return true;
+}
+
+static void select(const void *params_, bool *const *keep, const kvt_lane *lane, int n_lane,
+                   const float *const *score, const bool *const *pinned, const int64_t *budget)
+{
+    const cake *p = params_;
+    int64_t S = lane->n_slot, W = S > p->window ? p->window : 0, total = 0;
+    size_t start = kvt_arena_mark(lane->scratch);
+    int64_t *c = kvt_arena_array(lane->scratch, n_lane, sizeof *c);
+    for (int i = 0; i < n_lane; i++)
+        total += budget[i] - W;
+    bool all = p->compat == COMPAT_OFFICIAL && W > 0 && S <= total / n_lane + W + p->window;
+    bool good = c && (all || plan(p, c, lane, n_lane, total, S - W));
+    for (int i = 0; i < n_lane; i++) {
+        good = good && (all || kvt_keep_best(keep[i], score[i], pinned[i], S,
+                                             W ? c[i] : budget[i], lane[i].scratch) >= 0);
+        for (int64_t s = 0; (all || !good) && s < S; s++)
+            keep[i][s] = true; /* no memory: all, which is refused as too many */
+    }
+    kvt_arena_rewind(lane->scratch, start);
+}
+
+const kvt_policy kvt_policy_cake = {
+    .abi = KVT_POLICY_ABI,
+    .name = "cake",
+    .title = "what the last prompt queries look at, more for layers that spread and shift",
+    .paper = "Qin et al., CAKE, 2025, arXiv:2503.12491",
+    .about =
+        "Layers differ in how widely their attention is spread (entropy of the last W rows) "
+        "and in how much it moves from row to row (variance). A layer that does both needs a "
+        "longer cache: its preference is the product of the two, each with a temperature, and "
+        "the slots of all layers are shared out in proportion. Within a lane a token's score "
+        "is its mean attention plus gamma times its variance over the last W rows, so that "
+        "tokens that come up now and then stay, pooled over neighbours.\n\n"
+        "The published run does it in a cascade: each layer that is read has the earlier ones "
+        "cut again, which ends in the same sets (budgets only fall), with a lower peak of "
+        "memory. Published "
+        "settings: W = 32, pool of 5, gamma = 200, temperatures by model and budget from a "
+        "table (Llama-3.1 at 1,024: 1.6 and 0.4), else 1. Nothing is trained.",
+    .differs =
+        "one set for each kv head; decides at the end of the prompt only, decoded tokens come "
+        "on top, where the code drops one a step by the newest query (every=K runs the whole "
+        "rule again); layers add up to the budget exactly, rounded down and what is left "
+        "in proportion; one row has variance 0, where the code has none; a trace of some "
+        "layers shares out among those; the exact total also where the prompt is no longer "
+        "than budget and window, which the code leaves whole (compat=official)",
+    .traits = {.phases = KVT_PREFILL,
+               .needs = KVT_NEED_ATTN,
+               .scope = KVT_BY_MODEL,
+               .exactness = KVT_EXACT,
+               .one_ranking = true,
+               .may_exceed = true},
+    .slot_width = 1,
+    .state_size = sizeof(spread),
+    .params_size = sizeof(cake),
+    .params = params,
+    .vary = vary,
+    .fits = fits,
+    .window = window,
+    .step = step,
+    .score = score,
+    .select = select,
+};

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "cli/help.h"
+#include "kvt/metric.h"
 #include "kvt/policy.h"
 #include "kvt/replay.h"
 #include "kvt/trace.h"
@@ -301,6 +302,13 @@ static void print_pages(void)
         puts(cli_commands()[i]->name);
 }
 
+static void print_metrics(void)
+{
+    puts("all\ndefault");
+    for (int i = 0; kvt_metrics()[i]; i++)
+        puts(kvt_metrics()[i]->name);
+}
+
 kvt_code cli_complete(cli *c, int n_arg, char **arg, kvt_err *err)
 {
     (void)c;
@@ -317,6 +325,8 @@ kvt_code cli_complete(cli *c, int n_arg, char **arg, kvt_err *err)
         print_trainers();
     else if (!strcmp(kind, "probe"))
         print_probes();
+    else if (!strcmp(kind, "metric"))
+        print_metrics();
     else if (!strcmp(kind, "man"))
         print_pages();
     else if (!strcmp(kind, "shell"))

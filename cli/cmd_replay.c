@@ -12,7 +12,7 @@
 #include "kvt/replay.h"
 
 typedef struct replay_options {
-    cli_list policy, budget, plugin, weights;
+    cli_list policy, budget, plugin, weights, metric;
     const char *rule, *layers, *oracle, *shard, *out, *csv, *tables;
     int act, fair;
     int64_t shrink_every, cache;
@@ -44,6 +44,8 @@ static const cli_option options[] = {
     {"no-controls", 0, CLI_FLAG, CLI_OPT(replay_options, no_controls), .help = "leave full, random, position and the oracle out"},
     {"no-output-error", 0, CLI_FLAG, CLI_OPT(replay_options, no_output_error),
      .help = "leave the error of the attention output out, which costs most"},
+    {"metrics", 0, CLI_LIST, CLI_OPT(replay_options, metric), .arg = "NAME,...", .complete = "metric",
+     .help = "measure these, too, which cost time: names (kvt help --doc metrics), or all"},
     {"plugin", 0, CLI_LIST, CLI_OPT(replay_options, plugin), .arg = "FILE.so", .complete = "file",
      .help = "load policies from a shared object (kvt policy new writes a template)"},
     {"out", 'o', CLI_TEXT, CLI_OPT(replay_options, out), .arg = "DIR", .complete = "file",
@@ -164,12 +166,14 @@ static kvt_code print_plan(cli *c, const kvt_replay_spec *spec, kvt_err *err)
 static kvt_code run(cli *c, const void *options_, int n_arg, char **arg, kvt_err *err)
 {
     const replay_options *o = options_;
-    buf policies, budgets;
+    buf policies, budgets, metrics;
     kvt_code code = join(&policies, &o->policy, err);
+    buf_init(&budgets, 1);
+    buf_init(&metrics, 1);
     if (code == KVT_OK)
         code = join(&budgets, &o->budget, err);
-    else
-        buf_init(&budgets, 1);
+    if (code == KVT_OK)
+        code = join(&metrics, &o->metric, err);
     kvt_replay_spec spec = {
         .trace = (const char *const *)arg,
         .n_trace = n_arg,
@@ -190,6 +194,7 @@ static kvt_code run(cli *c, const void *options_, int n_arg, char **arg, kvt_err
         .fail_fast = o->fail_fast,
         .keep_arrays = o->csv != NULL && o->tables != NULL,
         .no_output_error = o->no_output_error,
+        .metrics = o->metric.n > 0 ? buf_get(&metrics) : NULL,
         .cache_bytes = (size_t)o->cache,
     };
     kvt_results *results = NULL;
@@ -226,6 +231,7 @@ out:
     kvt_results_free(results);
     buf_fini(&policies);
     buf_fini(&budgets);
+    buf_fini(&metrics);
     return code;
 }
 

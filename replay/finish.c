@@ -18,89 +18,168 @@ enum { RESAMPLES = 1000 };
 /* ---- cells ---------------------------------------------------------------------------------
  */
 
-static double quantile(double *pool, int64_t n, kvt_over over)
+/* What a metric says of a cell beside the means of its lanes. */
+typedef struct pooled {
+    double *pool; /* defined values of its rows */
+    int64_t n, n_inf;
+    kvt_ratio part; /* sums over the cell */
+} pooled;
+
+static double over(const pooled *x, kvt_over how)
 {
-    return measure_quantile(pool, n, over == KVT_P50 ? 0.5 : over == KVT_P95 ? 0.95 : 1);
+    if (how == KVT_MICRO)
+        return x->part.below > 0 ? x->part.above / x->part.below : NAN;
+    return measure_quantile(x->pool, x->n, how == KVT_P50 ? 0.5 : how == KVT_P95 ? 0.95 : 1);
+}
+
+/* One row of a query head. i: the layer's place in the result. */
+static kvt_judged row_judged(const finisher *f, int cell, int i, int head, int64_t m)
+{
+    const pass *p = f->p;
+    const truth *t = &f->truths[f->layer[i]];
+    int64_t at = pass_head(p, cell, f->layer[i], head) * p->n_response + m;
+    int64_t row = head * p->n_response + m;
+    const float *more = p->out_more ? p->out_more + at * OUT_MORE : NULL;
+    kvt_judged j = {.row = m,
+                    .lost = (double)p->lost[at],
+                    .out_err = p->out_err ? (double)p->out_err[at] : NAN,
+                    .out_size = t->out_size ? (double)t->out_size[row] : NAN,
+                    .out_l1 = more ? (double)more[OUT_L1] : NAN,
+                    .out_cos = more ? (double)more[OUT_COS] : NAN,
+                    .out_unnorm = more ? (double)more[OUT_UNNORM] : NAN};
+    for (int k = 0; k < KVT_SUPPORTS; k++)
+        j.support[k] = t->support ? (double)t->support[row * KVT_SUPPORTS + k] : NAN;
+    j.kept = 1 - j.lost;
+    return j;
 }
 
 /* A row metric over the rows of one query head: defined values go to the pool, infinite ones
  * are counted. Returns the mean of the finite ones, NAN where there is none. */
-static double pool_head(const finisher *f, const kvt_metric *m, int64_t from, double *pool,
-                        int64_t *n_pool, int64_t *n_inf)
+static double pool_head(const finisher *f, const kvt_metric *m, int cell, int i, int head,
+                        pooled *to)
 {
-    const pass *p = f->p;
     double sum = 0;
     int64_t finite = 0;
-    for (int64_t k = from; k < from + p->n_response; k++) {
-        kvt_judged j = {.lost = (double)p->lost[k],
-                        .out_err = p->out_err ? (double)p->out_err[k] : NAN};
-        j.kept = 1 - j.lost;
-        double x = m->row(&j);
+    for (int64_t k = 0; k < f->p->n_response; k++) {
+        kvt_judged j = row_judged(f, cell, i, head, k);
+        double x = m->row(&j), weight = m->weight ? m->weight(&j) : 0;
         if (isnan(x))
             continue;
-        pool[(*n_pool)++] = x;
-        if (isinf(x))
-            ++*n_inf;
-        else
-            sum += x, finite++;
+        to->pool[to->n++] = x;
+        if (isinf(x)) {
+            to->n_inf++;
+            continue;
+        }
+        sum += x, finite++;
+        if (weight > 0) {
+            to->part.above += x * weight;
+            to->part.below += weight;
+        }
     }
     return finite > 0 ? sum / (double)finite : NAN;
 }
 
-/* All rows of a cell: means over rows, then heads, into its lanes at value[at]; returns how
- * many values are pooled. */
-static int64_t pool_rows(const finisher *f, const kvt_metric *m, int cell, kvt_lane_row *lane,
-                         int at, double *pool, int64_t *n_inf)
+/* All rows of a cell: means over rows, then heads, into its lanes at value[at]. */
+static void pool_rows(const finisher *f, const kvt_metric *m, int cell, kvt_lane_row *lane,
+                      int at, pooled *to)
 {
     const pass *p = f->p;
     int per = p->n_head / p->n_lane;
-    int64_t n = 0;
     for (int i = 0; p->lost && i < f->r->n_layer * p->n_lane; i++) {
-        int64_t from = pass_head(p, cell, f->layer[i / p->n_lane], i % p->n_lane * per);
         double sum = 0;
         int heads = 0;
         for (int h = 0; h < per; h++) {
-            double x = pool_head(f, m, (from + h) * p->n_response, pool, &n, n_inf);
+            double x = pool_head(f, m, cell, i / p->n_lane, i % p->n_lane * per + h, to);
             if (!isnan(x))
                 sum += x, heads++;
         }
         if (heads > 0)
             lane[i].value[at] = sum / heads;
     }
+}
+
+/* Sums of a lane metric over the cell; its means are in the lanes already. */
+static void add_parts(const finisher *f, int cell, int metric, pooled *to)
+{
+    const pass *p = f->p;
+    for (int i = 0; i < f->r->n_layer * p->n_lane; i++) {
+        int64_t lane = pass_lane(p, cell, f->layer[i / p->n_lane], i % p->n_lane);
+        to->part.above += p->part[lane * LANE_METRICS_MAX + metric].above;
+        to->part.below += p->part[lane * LANE_METRICS_MAX + metric].below;
+    }
+}
+
+/* Response rows that saw everything that had arrived; -1: nothing is ever evicted. */
+static int64_t whole_rows(const finisher *f, int cell, int layer, int a)
+{
+    const pass *p = f->p;
+    int64_t at = pass_lane(p, cell, layer, a), n = 0;
+    if (p->joins || p->use->traits.effect == KVT_CHANNELS || !(p->seen || is_on_top(p)))
+        return -1;
+    if (is_on_top(p))
+        return p->count[at].kept == p->n_prompt ? p->n_response : 0;
+    for (int64_t m = 0; m < p->n_response; m++)
+        n += (int64_t)p->seen[at * p->n_response + m] == p->n_prompt + m + 1;
     return n;
 }
 
+/* A metric of lanes that are through, into them at value[at]. */
+static void end_lanes(const finisher *f, const kvt_metric *m, int cell, kvt_lane_row *lane,
+                      int at, pooled *to)
+{
+    const pass *p = f->p;
+    for (int i = 0; i < f->r->n_layer * p->n_lane; i++) {
+        int layer = f->layer[i / p->n_lane], a = i % p->n_lane;
+        kvt_judged j = {.n_prompt = p->n_prompt,
+                        .n_response = p->n_response,
+                        .inside = p->inside,
+                        .oracle_lost = lane[i].oracle_lost_mass_mean_frac,
+                        .regret = lane[i].regret_mean_frac,
+                        .n_whole = whole_rows(f, cell, layer, a)};
+        kvt_ratio x = m->end(&j);
+        if (!(x.below > 0))
+            continue;
+        lane[i].value[at] = x.above / x.below;
+        to->part.above += x.above;
+        to->part.below += x.below;
+    }
+}
+
 /* Mean over lanes of a lane's value, those without one left out. */
-static double mean_lanes(const finisher *f, const kvt_lane_row *lane, size_t offset)
+static double mean_lanes(const finisher *f, const kvt_lane_row *lane, int at)
 {
     double sum = 0;
     int64_t n = 0;
-    for (int i = 0; i < f->r->n_layer * f->p->n_lane; i++) {
-        double x = *(const double *)(const void *)((const char *)&lane[i] + offset);
-        if (!isnan(x))
-            sum += x, n++;
-    }
+    for (int i = 0; i < f->r->n_layer * f->p->n_lane; i++)
+        if (!isnan(lane[i].value[at]))
+            sum += lane[i].value[at], n++;
     return n ? sum / (double)n : NAN;
 }
 
-/* The mean is the first column of every metric: it stands where lanes have theirs. */
+/* The mean is the first column of every metric: it stands where lanes have theirs. Those of
+ * lanes that are through are taken `late`, when regret is known. */
 static void cell_metrics(const finisher *f, kvt_cell *c, int cell, kvt_lane_row *lane,
-                         double *pool)
+                         double *pool, bool late)
 {
-    int at = 0;
+    int at = 0, k = 0;
     for (int i = 0; kvt_metrics()[i]; i++) {
         const kvt_metric *m = kvt_metrics()[i];
-        int64_t n_inf = 0, n = 0;
-        if (m->row)
-            n = pool_rows(f, m, cell, lane, at, pool, &n_inf);
-        for (const kvt_metric_column *k = m->column; k->column; k++, at++)
-            c->value[at] =
-                k->over != KVT_MEAN
-                    ? quantile(pool, n, k->over)
-                    : mean_lanes(f, lane,
-                                 offsetof(kvt_lane_row, value) + (size_t)at * sizeof(double));
-        if (strcmp(m->name, "attn_kl") == 0)
-            c->attn_kl_inf_count = n_inf;
+        const kvt_metric_column *column = m->column;
+        pooled x = {.pool = pool};
+        bool now = pass_measures(f->p, i) && late == (m->end != NULL);
+        if (now && m->row)
+            pool_rows(f, m, cell, lane, at, &x);
+        if (now && m->end)
+            end_lanes(f, m, cell, lane, at, &x);
+        if (now && measure_is_lane(m))
+            add_parts(f, cell, k, &x);
+        for (; column->column; column++, at++)
+            if (now)
+                c->value[at] =
+                    column->over == KVT_MEAN ? mean_lanes(f, lane, at) : over(&x, column->over);
+        k += measure_is_lane(m);
+        if (now && strcmp(m->name, "attn_kl") == 0)
+            c->attn_kl_inf_count = x.n_inf;
     }
 }
 
@@ -145,6 +224,7 @@ static void count_cell(const finisher *f, kvt_cell *c, int cell)
     const kvt_geometry *g = &f->info->facts.model;
     int64_t n = (int64_t)f->r->n_layer * p->n_lane, kept = 0, end = 0;
     int64_t token_bytes = 2 * g->head_dim * 2; /* a key and a value in halves */
+    int64_t bytes = 0;
     c->kept_tokens_min = INT64_MAX, c->kept_tokens_max = 0;
     c->acted_count = c->evictions_prefill_count = c->evictions_decode_count = 0;
     c->decisions_count = 0;
@@ -154,6 +234,7 @@ static void count_cell(const finisher *f, kvt_cell *c, int cell)
             const kvt_engine_count *x = &p->count[at];
             kept += x->kept;
             end += p->end[at];
+            bytes += p->lane_bytes ? p->lane_bytes[at] : p->end[at] * token_bytes;
             c->kept_tokens_min = kvt_min(c->kept_tokens_min, x->kept);
             c->kept_tokens_max = kvt_max(c->kept_tokens_max, x->kept);
             c->acted_count = kvt_max(c->acted_count, x->acted);
@@ -166,8 +247,8 @@ static void count_cell(const finisher *f, kvt_cell *c, int cell)
     }
     c->kept_tokens_mean = (double)kept / (double)n;
     c->end_slots_mean_tokens = (double)end / (double)n;
-    c->kept_bytes = end * token_bytes;
     c->full_bytes = f->r->n_layer * g->n_kv_head * (p->n_prompt + p->n_response) * token_bytes;
+    c->kept_bytes = p->skip ? c->full_bytes : bytes; /* skipped slots stay, one for a kv head */
 }
 
 /* What the oracle with the same slots loses, and what the slots' distribution lost. */
@@ -278,17 +359,18 @@ static void fill_cell(const finisher *f, int cell, double *pool)
     for (int i = 0; i < f->r->n_layer; i++)
         for (int a = 0; a < p->n_lane; a++)
             total += p->count[pass_lane(p, cell, f->layer[i], a)].kept;
-    bool over = !p->skip && !p->joins && total > p->cell[cell].tokens * n;
+    bool over = !p->skip && !pass_is_apart(p) && total > p->cell[cell].tokens * n;
     for (int i = 0; i < f->r->n_layer; i++)
         for (int a = 0; a < p->n_lane; a++)
             finish_lane(f, &lane[i * p->n_lane + a], cell, i, a, over);
     count_cell(f, c, cell);
-    cell_metrics(f, c, cell, lane, pool);
-    if (p->joins) /* nothing leaves */
+    cell_metrics(f, c, cell, lane, pool, false);
+    if (pass_is_apart(p)) /* nothing leaves */
         c->evictions_prefill_count = c->evictions_decode_count = c->acted_count =
             c->attn_kl_inf_count = KVT_EMPTY_INT;
-    drop_signs(c, lane, n);
     regrets(f, c, cell);
+    cell_metrics(f, c, cell, lane, pool, true);
+    drop_signs(c, lane, n);
     spread(f, c, lane);
     find_worst(f, c, lane);
 }

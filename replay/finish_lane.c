@@ -50,9 +50,9 @@ static void lane_metrics(const finisher *f, kvt_lane_row *row, int64_t lane)
         const kvt_metric *m = kvt_metrics()[i];
         int64_t x = lane * LANE_METRICS_MAX + k;
         for (const kvt_metric_column *c = m->column; c->column; c++, at++)
-            if (m->lane && f->p->measured[x] > 0)
+            if (measure_is_lane(m) && c->over == KVT_MEAN && f->p->measured[x] > 0)
                 row->value[at] = f->p->measure[x] / f->p->measured[x];
-        k += m->lane != NULL;
+        k += measure_is_lane(m);
     }
 }
 
@@ -61,7 +61,7 @@ static void worst_row(const finisher *f, kvt_lane_row *row, int cell, int layer,
 {
     const pass *p = f->p;
     int per = p->n_head / p->n_lane;
-    for (int64_t k = 0; p->lost && !p->joins && k < p->n_response; k++) {
+    for (int64_t k = 0; p->lost && !pass_is_apart(p) && k < p->n_response; k++) {
         double sum = 0;
         for (int h = 0; h < per; h++)
             sum += (double)p->lost[pass_head(p, cell, layer, a * per + h) * p->n_response + k];
@@ -87,7 +87,7 @@ static const char *flag_of(const pass *p, const kvt_lane_row *row, bool total_ov
     int64_t asked = row->asked_tokens, N = p->n_prompt;
     if (row->kept_prefill_tokens == 0)
         return "empty";
-    if (p->skip || p->joins)
+    if (p->skip || pass_is_apart(p))
         return "ok";
     if (row->kept_prefill_tokens > asked || total_over)
         return "over";

@@ -168,7 +168,7 @@ static void feed_one(joiner *j, int64_t t)
 }
 
 /* The row's attention to the slots, and what the output lost. */
-static float output_error(joiner *j, int head, int64_t m)
+static void put_error(joiner *j, int head, int64_t m)
 {
     const kvt_geometry *g = &j->r->info->facts.model;
     const joined *s = &j->slots;
@@ -185,7 +185,8 @@ static float output_error(joiner *j, int head, int64_t m)
     for (int64_t i = 0; i < n; i++)
         sum += (double)j->row[i];
     slots_mix(j->mixed, j->row, j->identity, n, s->value + first * D, D, 1, D);
-    return judge_relative(j->mixed, sum, j->d->whole.full + at * D, j->d->whole.sum[at], D);
+    judge_output(j->p, pass_head(j->p, 0, j->layer, head) * M + m, j->mixed, sum,
+                 j->d->whole.full + at * D, j->d->whole.sum[at], D);
 }
 
 static void run_lane(joiner *j)
@@ -202,7 +203,7 @@ static void run_lane(joiner *j)
         if (p->seen)
             p->seen[at * M + m] = (float)j->slots.n;
         for (int64_t h = j->lane * per; p->out_err && h < (j->lane + 1) * per; h++)
-            p->out_err[pass_head(p, 0, j->layer, (int)h) * M + m] = output_error(j, (int)h, m);
+            put_error(j, (int)h, m);
     }
     p->count[at].most = p->end[at] = j->slots.n;
 }
@@ -226,6 +227,10 @@ static void repeat(pass *p, int layer)
             memcpy(p->out_err + pass_head(p, c, layer, 0) * M,
                    p->out_err + pass_head(p, 0, layer, 0) * M,
                    (size_t)rows * sizeof *p->out_err);
+        if (p->out_more && c > 0)
+            memcpy(p->out_more + pass_head(p, c, layer, 0) * M * OUT_MORE,
+                   p->out_more + pass_head(p, 0, layer, 0) * M * OUT_MORE,
+                   (size_t)(rows * OUT_MORE) * sizeof *p->out_more);
     }
 }
 

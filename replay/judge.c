@@ -109,6 +109,18 @@ void row_block_output(const row_block *b, layer_output *out, int64_t n_row)
     memcpy(out->sum + at, b->sum, (size_t)b->n_row * sizeof *out->sum);
 }
 
+void row_block_size(const row_block *b, float *size)
+{
+    for (int64_t i = 0; i < b->n_row; i++) {
+        double sum = 0;
+        for (int64_t d = 0; d < b->n_dim; d++) {
+            double x = (double)b->full[i * b->n_dim + d];
+            sum += x * x;
+        }
+        size[i] = b->sum[i] > 0 ? (float)(sqrt(sum) / b->sum[i]) : NAN;
+    }
+}
+
 /* ---- the order in which a lane's tokens go -------------------------------------------------
  */
 
@@ -272,12 +284,12 @@ static void add_output(row_block *b, const int32_t *token, int64_t n)
 
 static void put_error(pass *p, int cell, int layer, const row_block *b)
 {
-    float *out = rows_of(p->out_err, p, cell, layer, b);
+    int64_t at = pass_head(p, cell, layer, b->head) * p->n_response + b->first;
     const float *lost = b->lost + cell * WIDTH;
     for (int64_t i = 0; i < b->n_row; i++)
-        out[i] = lost[i] <= 0 ? 0
-                              : judge_relative(b->kept + i * b->n_dim, b->left[i],
-                                               b->full + i * b->n_dim, b->sum[i], b->n_dim);
+        if (lost[i] > 0)
+            judge_output(p, at + i, b->kept + i * b->n_dim, b->left[i], b->full + i * b->n_dim,
+                         b->sum[i], b->n_dim);
 }
 
 /* Cells by what they keep of a lane: an allocator may give a lane less at a larger budget. */

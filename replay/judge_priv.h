@@ -33,6 +33,7 @@ void row_block_fill(row_block *b, double *token_sum, const layer_rows *rows, int
 /* prompt_sum f64 [n_row] the attention of the rows to the whole prompt. */
 void row_block_prompt(const row_block *b, double *prompt_sum);
 void row_block_output(const row_block *b, layer_output *out, int64_t n_row);
+void row_block_size(const row_block *b, float *size); /* [n_row] L2 norms of full outputs */
 
 /* In which order a lane's tokens go, for all budgets of a pass. */
 typedef struct lane_order {
@@ -74,8 +75,16 @@ typedef struct step_job {
 } step_job;
 KVT_CHECKED kvt_code judge_step(pass *p, int layer, const step_job *s, kvt_err *err);
 
+/* What a row of a lane attended to, beside what the row before it did. */
+void judge_turn(pass *p, int cell, int layer, int lane, int64_t row, const int64_t *pos,
+                int64_t n);
+
 /* |kept / its mass - full / its mass| / |full / its mass|, NAN where one has no mass. */
 float judge_relative(const float *kept, double kept_sum, const float *full, double full_sum,
                      int64_t n);
+/* Puts all errors of an output that are asked for at [n_cell L H M] place `at`. kept [n] is the
+ * sum of p v over what is held, full over all. */
+void judge_output(pass *p, int64_t at, const float *kept, double kept_sum, const float *full,
+                  double full_sum, int64_t n);
 
 #endif

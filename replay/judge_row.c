@@ -23,6 +23,37 @@ float judge_relative(const float *kept, double kept_sum, const float *full, doub
     return size > 0 ? (float)sqrt(difference / size) : NAN;
 }
 
+/* Whether rows are made anew, so that masking them means nothing. */
+static bool rows_are_new(const pass *p)
+{
+    const kvt_traits *t = &p->use->traits;
+    return p->joins || t->effect == KVT_CHANNELS || t->cache_positions;
+}
+
+void judge_output(pass *p, int64_t at, const float *kept, double kept_sum, const float *full,
+                  double full_sum, int64_t n)
+{
+    double l1 = 0, size_l1 = 0, dot = 0, kept_2 = 0, full_2 = 0, lost_2 = 0;
+    p->out_err[at] = judge_relative(kept, kept_sum, full, full_sum, n);
+    if (!p->out_more)
+        return;
+    for (int64_t d = 0; d < n; d++) {
+        double k = (double)kept[d], o = (double)full[d];
+        l1 += fabs(k / kept_sum - o / full_sum);
+        size_l1 += fabs(o / full_sum);
+        dot += k * o;
+        kept_2 += k * k;
+        full_2 += o * o;
+        lost_2 += (k - o) * (k - o);
+    }
+    double turned = 1 - dot / sqrt(kept_2) / sqrt(full_2);
+    float *more = p->out_more + at * OUT_MORE;
+    bool some = kept_sum > 0 && full_sum > 0;
+    more[OUT_L1] = some && size_l1 > 0 ? (float)(l1 / size_l1) : NAN;
+    more[OUT_COS] = some && kept_2 > 0 && full_2 > 0 ? (float)(turned > 0 ? turned : 0) : NAN;
+    more[OUT_UNNORM] = full_2 > 0 && !rows_are_new(p) ? (float)sqrt(lost_2 / full_2) : NAN;
+}
+
 static double sum_all(const float *p, int64_t n)
 {
     double s[4] = {0};
@@ -52,6 +83,8 @@ static void judge_held(pass *p, int layer, int cell, int lane, const row_job *j,
     double left[HEADS_MAX];
     bool gone = false;
     kvt_engine_held(p->engine, cell, layer, lane, &pos, &n);
+    if (p->saw)
+        judge_turn(p, cell, layer, lane, j->row, pos, n);
     p->seen[pass_lane(p, cell, layer, lane) * p->n_response + j->row] = (float)n;
     for (int h = 0; h < per; h++) {
         left[h] = take(j->line + h * n, j->rows + (first + h) * j->head_stride, pos, n);
@@ -68,9 +101,9 @@ static void judge_held(pass *p, int layer, int cell, int lane, const row_job *j,
     for (int h = 0; h < per; h++) {
         int64_t at = (first + h) * p->n_response + j->row;
         if (all[h] - left[h] > 0)
-            p->out_err[pass_head(p, cell, layer, 0) * p->n_response + at] =
-                judge_relative(j->mixed + h * n_dim, left[h], j->whole->full + at * n_dim,
-                               j->whole->sum[at], n_dim);
+            judge_output(p, pass_head(p, cell, layer, 0) * p->n_response + at,
+                         j->mixed + h * n_dim, left[h], j->whole->full + at * n_dim,
+                         j->whole->sum[at], n_dim);
     }
 }
 

@@ -1,8 +1,12 @@
-/* measure.c - the registry of metrics, and quantiles. */
+/* measure.c - the registry of metrics, which of them are asked for, and quantiles. */
 #include "replay/replay_priv.h"
 
+#include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "base/text.h"
 
 #define KVT_METRIC(id) extern const kvt_metric kvt_metric_##id;
 #include "replay/metrics/metrics.def"
@@ -14,6 +18,7 @@ static const kvt_metric *const metrics[] = {
 #undef KVT_METRIC
     NULL,
 };
+static_assert(sizeof metrics / sizeof metrics[0] <= 64, "a set of metrics is 64 bits");
 
 const kvt_metric *const *kvt_metrics(void)
 {
@@ -38,14 +43,68 @@ int kvt_metric_value(const char *column)
     return -1;
 }
 
+bool measure_is_lane(const kvt_metric *m)
+{
+    return m->lane || m->ratio || m->turn;
+}
+
 int measure_lane_metrics(int out[LANE_METRICS_MAX])
 {
     int n = 0;
-    for (int i = 0; metrics[i] && n < LANE_METRICS_MAX; i++)
-        if (metrics[i]->lane)
+    for (int i = 0; metrics[i]; i++) {
+        assert(n < LANE_METRICS_MAX);
+        if (measure_is_lane(metrics[i]))
             out[n++] = i;
+    }
     return n;
 }
+
+/* ---- which are asked for -------------------------------------------------------------------
+ */
+
+uint64_t measure_set(bool extra)
+{
+    uint64_t set = 0;
+    for (int i = 0; metrics[i]; i++)
+        if (extra || !metrics[i]->extra)
+            set |= UINT64_C(1) << i;
+    return set;
+}
+
+static kvt_code add_named(uint64_t *set, const char *name, kvt_err *err)
+{
+    const char *known[64 + 3] = {"all", "default"};
+    for (int i = 0; metrics[i]; i++) {
+        if (strcmp(metrics[i]->name, name) == 0) {
+            *set |= UINT64_C(1) << i;
+            return KVT_OK;
+        }
+        known[i + 2] = metrics[i]->name;
+    }
+    const char *near = text_nearest(name, known);
+    return kvt_fail(err, KVT_USAGE, "no metric '%.60s'%s%s%s", name,
+                    near ? ", did you mean '" : " (kvt help --doc metrics lists them)",
+                    near ? near : "", near ? "'?" : "");
+}
+
+kvt_code kvt_metrics_parse(uint64_t *set, const char *text, kvt_err *err)
+{
+    *set = measure_set(false);
+    for (const char *at = text; at && *at; at += *at == ',') {
+        char name[64];
+        size_t n = strcspn(at, ",");
+        snprintf(name, sizeof name, "%.*s", (int)(n < 63 ? n : 63), at);
+        at += n;
+        if (strcmp(name, "all") == 0)
+            *set = measure_set(true);
+        else if (strcmp(name, "default") != 0 && add_named(set, name, err))
+            return err->code;
+    }
+    return KVT_OK;
+}
+
+/* ---- quantiles -----------------------------------------------------------------------------
+ */
 
 static void swap(double *a, double *b)
 {

@@ -7,6 +7,7 @@
 #include "replay/pass_priv.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -17,6 +18,51 @@
 
 /* ---- memory of a pass ----------------------------------------------------------------------
  */
+
+/* Whether a metric that is asked for has some property. */
+static bool measures(const pass *p, bool (*has)(const kvt_metric *m))
+{
+    for (int i = 0; kvt_metrics()[i]; i++)
+        if (pass_measures(p, i) && has(kvt_metrics()[i]))
+            return true;
+    return false;
+}
+
+static bool is_more_output(const kvt_metric *m)
+{
+    return m->output && m->extra;
+}
+static bool reads_support(const kvt_metric *m)
+{
+    return m->row && m->extra && !m->output;
+}
+static bool has_turn(const kvt_metric *m)
+{
+    return m->turn != NULL;
+}
+
+/* Other errors of the output: not measured until a row says so where rows are made anew. */
+static bool make_more(pass *p, int64_t heads)
+{
+    const kvt_traits *t = &p->use->traits;
+    bool anew = (t->effect != KVT_EVICT && t->effect != KVT_SKIP) || t->cache_positions;
+    if (!p->output || !measures(p, is_more_output))
+        return true;
+    p->out_more = kvt_alloc(heads * OUT_MORE, sizeof *p->out_more);
+    for (int64_t i = 0; p->out_more && anew && i < heads * OUT_MORE; i++)
+        p->out_more[i] = NAN;
+    return p->out_more != NULL;
+}
+
+static bool make_saw(pass *p)
+{
+    int64_t words = (p->n_prompt + p->n_response + 63) / 64;
+    bool live = (p->inside || p->skip) && !p->joins;
+    if (!live || !measures(p, has_turn))
+        return true;
+    p->saw = kvt_alloc(2 * words * p->n_cell * p->n_layer * p->n_lane, sizeof *p->saw);
+    return p->saw != NULL;
+}
 
 kvt_code pass_make(pass *p, const kvt_trace_info *info, kvt_err *err)
 {
@@ -43,15 +89,22 @@ kvt_code pass_make(pass *p, const kvt_trace_info *info, kvt_err *err)
     if (ok && rows) {
         p->lost = kvt_alloc(heads, sizeof *p->lost);
         p->out_err = p->output ? kvt_alloc(heads, sizeof *p->out_err) : NULL;
+        ok = make_more(p, heads) && make_saw(p);
         p->seen = kvt_alloc(lanes * M, sizeof *p->seen);
-        ok = p->lost && p->seen && (p->out_err || !p->output);
+        ok = ok && p->lost && p->seen && (p->out_err || !p->output);
     }
     p->kept_mass = kvt_alloc(lanes, sizeof *p->kept_mass);
     p->measure = kvt_alloc(lanes * LANE_METRICS_MAX, sizeof *p->measure);
     p->measured = kvt_alloc(lanes * LANE_METRICS_MAX, sizeof *p->measured);
+    p->part = kvt_alloc(lanes * LANE_METRICS_MAX, sizeof *p->part);
     p->count = kvt_alloc(lanes, sizeof *p->count);
     p->end = kvt_alloc(lanes, sizeof *p->end);
-    if (ok && p->kept_mass && p->measure && p->measured && p->count && p->end)
+    if (ok && p->channels) {
+        p->lane_bytes = kvt_alloc(lanes, sizeof *p->lane_bytes);
+        p->lane_channels = kvt_alloc(lanes, sizeof *p->lane_channels);
+        ok = p->lane_bytes && p->lane_channels;
+    }
+    if (ok && p->kept_mass && p->measure && p->measured && p->part && p->count && p->end)
         return KVT_OK;
     return kvt_fail_memory(err, heads * (int64_t)sizeof *p->lost);
 }
@@ -68,12 +121,17 @@ void pass_free(pass *p)
     kvt_free(p->evict_step);
     kvt_free(p->lost);
     kvt_free(p->out_err);
+    kvt_free(p->out_more);
     kvt_free(p->seen);
     kvt_free(p->kept_mass);
     kvt_free(p->measure);
     kvt_free(p->measured);
+    kvt_free(p->part);
+    kvt_free(p->saw);
     kvt_free(p->count);
     kvt_free(p->end);
+    kvt_free(p->lane_bytes);
+    kvt_free(p->lane_channels);
     kvt_free(p->cell);
     kvt_free(p);
 }
@@ -99,7 +157,7 @@ static void lap(double *part, double *from)
 bool pass_any(const run *r, bool top, bool whole)
 {
     for (int i = 0; i < r->n; i++)
-        if (runs(r->list[i]) && !r->list[i]->joins && on_top(r->list[i]) == top &&
+        if (runs(r->list[i]) && !pass_is_apart(r->list[i]) && on_top(r->list[i]) == top &&
             r->list[i]->whole_model == whole)
             return true;
     return false;
@@ -257,6 +315,8 @@ static void judge_layer(const run *r, layer_feed *f, desk *d, int layer, bool wh
             row_block_fill(&d->block, whole ? NULL : d->sum + h * T, &rows, h, m, value);
             if (r->output)
                 row_block_output(&d->block, &d->whole, M);
+            if (t->out_size)
+                row_block_size(&d->block, t->out_size + h * M + m);
             if (!whole)
                 row_block_prompt(&d->block, d->prompt + h * M + m);
             for (int i = 0; i < r->n; i++)
@@ -267,6 +327,28 @@ static void judge_layer(const run *r, layer_feed *f, desk *d, int layer, bool wh
     for (int h = 0; !whole && h < t->n_head; h++)
         memcpy(t->head + h * t->n_prompt, d->sum + h * T,
                (size_t)t->n_prompt * sizeof *t->head);
+}
+
+/* Effective support of each response row. */
+static void find_support(truth *t, const layer_rows *rows)
+{
+    int64_t M = t->n_response;
+    for (int h = 0; h < t->n_head; h++)
+        for (int64_t m = 0; m < M; m++)
+            support_of(t->support + (h * M + m) * KVT_SUPPORTS,
+                       rows->data + h * rows->head_stride + m * rows->row_stride,
+                       t->n_prompt + m + 1);
+}
+
+/* What is asked of the rows of the full cache, whatever the policy. */
+static kvt_code want_rows(const run *r, truth *t, kvt_err *err)
+{
+    int64_t n = t->n_head * t->n_response;
+    t->out_size = r->output ? kvt_alloc(n, sizeof *t->out_size) : NULL;
+    t->support = r->support ? kvt_alloc(n * KVT_SUPPORTS, sizeof *t->support) : NULL;
+    if ((r->output && !t->out_size) || (r->support && !t->support))
+        return kvt_fail_memory(err, n * KVT_SUPPORTS * (int64_t)sizeof *t->support);
+    return KVT_OK;
 }
 
 /* Without rows all that is known of the future is its mean. */
@@ -318,7 +400,8 @@ static kvt_code visit(const run *r, desk *d, int layer, run_times *times, kvt_er
     double clock = cpu_seconds();
     if (truth_new(t, (int)r->info->facts.model.n_head, (int)r->info->facts.model.n_kv_head,
                   r->info->facts.token.n_prompt, r->info->facts.token.n_response, err) ||
-        read_mean(r, layer, err) || feed_open(&f, r->t, layer, &r->want, err))
+        read_mean(r, layer, err) || want_rows(r, t, err) ||
+        feed_open(&f, r->t, layer, &r->want, err))
         return err->code;
     lap(&times->read, &clock);
     kvt_code code = KVT_OK;
@@ -339,6 +422,8 @@ static kvt_code visit(const run *r, desk *d, int layer, run_times *times, kvt_er
     layer_rows response = rows ? feed_response(&f) : (layer_rows){0};
     if (!code && rows)
         truth_cut(t, &response, d->prompt);
+    if (!code && rows && t->support)
+        find_support(t, &response);
     if (!code)
         code = measure_layer(r, d, layer, false, err);
     lap(&times->judge, &clock);
@@ -346,6 +431,8 @@ static kvt_code visit(const run *r, desk *d, int layer, run_times *times, kvt_er
         code = live_layer(r, &f, d, layer, err);
     if (!code)
         code = join_layer(r, &f, d, layer, err);
+    if (!code)
+        code = channels_layer(r, &f, d, layer, err);
     lap(&times->rank, &clock);
     feed_close(&f);
     return code ? kvt_within(err, "layer %d", (int)r->info->layer_id[layer]) : KVT_OK;
@@ -439,18 +526,20 @@ static void find_needs(run *r, bool *probe)
             continue;
         r->want.needs |= p->use->traits.needs;
         if (p->use->traits.needs & by_rows)
-            r->want.n_window = kvt_max(r->want.n_window, kvt_use_window(p->use, p->n_prompt));
+            r->want.n_window = kvt_max(r->want.n_window, pass_window(p));
         r->want.future |= (p->use->traits.needs & KVT_NEED_FUTURE) != 0;
         for (int c = 0; c < p->n_cell; c++)
             if (p->cell[c].probe >= 0)
                 probe[p->cell[c].probe] = true;
         r->by_head |= p->by_head;
-        if (p->joins && p->output)
+        if (pass_is_apart(p) && p->output)
             r->want.needs |= KVT_NEED_QUERIES | KVT_NEED_KEYS | KVT_NEED_VALUES;
         r->output |= p->output;
+        r->support |= measures(p, reads_support);
     }
     bool rows = feed_has_rows(r->info) && r->info->facts.token.n_response > 0;
     r->want.future = r->want.future && rows;
+    r->support = r->support && rows;
     r->want.probe = probe;
     r->output = r->output && rows && r->info->has[KVT_DS_VALUES];
     if (r->output)
@@ -460,7 +549,7 @@ static void find_needs(run *r, bool *probe)
 /* A budget that any layer refused is refused: the lowest layer's reason. */
 static void collect_refusals(pass *p, const bool *layers)
 {
-    for (int c = 0; runs(p) && !p->joins && c < p->n_cell; c++) {
+    for (int c = 0; runs(p) && !pass_is_apart(p) && c < p->n_cell; c++) {
         for (int l = 0; l < p->n_layer && !p->cell[c].reason[0]; l++) {
             const char *why =
                 layers[l] ? kvt_engine_refused(p->engine, c, l, &p->cell[c].failed) : NULL;

@@ -13,7 +13,7 @@ typedef struct run {
     const bool *layers;
     truth *truths; /* [L] */
     feed_wants want;
-    bool by_head, output;
+    bool by_head, output, support;
     const kvt_ctx *ctx;
     int *done, total; /* layers that are through, for progress */
 } run;
@@ -24,12 +24,12 @@ static inline bool runs(const pass *p)
 }
 static inline bool on_top(const pass *p)
 {
-    return !p->inside && !p->skip && !p->joins;
+    return !p->inside && !p->skip && !pass_is_apart(p);
 }
 /* Acts while the response is written, row by row. */
 static inline bool is_live(const pass *p)
 {
-    return runs(p) && !on_top(p) && !p->joins;
+    return runs(p) && !on_top(p) && !pass_is_apart(p);
 }
 /* Whether a pass of that growth and scope runs. */
 bool pass_any(const run *r, bool top, bool whole);
@@ -57,6 +57,9 @@ KVT_CHECKED kvt_code live_wholes(const run *r, kvt_err *err);
 /* join.c: a layer of the passes that average slots; the outputs of all rows lie on the desk. */
 KVT_CHECKED kvt_code join_layer(const run *r, const layer_feed *f, desk *d, int layer,
                                 kvt_err *err);
+/* channels.c: a layer of the passes that drop channels of the keys. */
+KVT_CHECKED kvt_code channels_layer(const run *r, const layer_feed *f, desk *d, int layer,
+                                    kvt_err *err);
 /* STOPPED where the user wants it; from any thread. */
 KVT_CHECKED kvt_code pass_stop(const run *r, kvt_err *err);
 

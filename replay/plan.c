@@ -175,7 +175,8 @@ kvt_code plan_open(plan *out, const kvt_replay_spec *spec, const kvt_ctx *ctx, k
     for (int i = 0; i < spec->n_plugin; i++)
         if (kvt_registry_plugin(out->registry, spec->plugin[i], err))
             return err->code;
-    if (read_metrics(out, spec, err) || read_budgets(out, spec, err) || plan_weights_offered(out, err))
+    if (read_metrics(out, spec, err) || read_budgets(out, spec, err) ||
+        plan_weights_offered(out, err))
         return err->code;
     if (!spec->no_controls && add_controls(out, spec, err))
         return err->code;
@@ -286,6 +287,8 @@ static kvt_code name_cell(const plan *p, const pass *x, pass_cell *c, int trace,
     /* What older results know nothing of is added only where it is there. */
     if (x->weights)
         digest_add_text(d, kvt_scorer_info_of(x->weights)->digest);
+    if (x->table)
+        digest_add_text(d, kvt_scorer_info_of(x->table)->digest);
     if (c->probe >= 0)
         digest_add_text(d, kvt_trace_probe_info(t, c->probe)->digest);
     digest_add_text(d, c->asked->text);
@@ -359,6 +362,7 @@ static kvt_code resolve(const plan *p, pass *x, int trace, const kvt_trace *t,
         if (i == 0 || x->cell[i].tokens != x->cell[x->n_cell - 1].tokens)
             x->cell[x->n_cell++] = x->cell[i];
     plan_probe(x, t);
+    channels_check(x, kvt_trace_info_of(t)->facts.model.head_dim);
     for (int i = 0; i < x->n_cell; i++)
         if (name_cell(p, x, &x->cell[i], trace, t, err))
             return err->code;

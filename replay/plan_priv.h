@@ -35,6 +35,7 @@ typedef struct plan {
     trace_set set;
     kvt_budget budget[KVT_BUDGETS_MAX];
     int n_budget;
+    uint64_t metrics; /* bits of kvt_metrics_parse() */
     kvt_use **owned;
     int n_owned;
     plan_use *use; /* controls first; a pass is one of these on one trace */
@@ -42,6 +43,7 @@ typedef struct plan {
     plan_file *file;
     int n_file;
     char left_out[256];          /* policies of "all" that no trace has a probe for */
+    char no_trace[1024];         /* and those that no trace can answer, with the reason */
     bool layers[KVT_LAYERS_MAX]; /* of the trace at hand */
 } plan;
 

@@ -5,7 +5,7 @@
  *   truth.c  what the response looks at: remaining mass, its order, sums
  *   judge.c  kept sets against rows: mass lost, output error
  *   pass.c   one trace through all its passes; live.c those that act row by row, join.c those
- *            that average slots
+ *            that average slots, channels.c those that drop channels of the keys
  *   finish.c what was judged becomes cells and lanes
  *   plan.c   which passes there are, their names, what is there already; plan_probe.c and
  *            plan_weights.c what they read beside the trace, plan_reason.c what they lack
@@ -96,6 +96,8 @@ typedef struct truth {
     int32_t *head_order; /* i32 [H N], NULL until asked for */
     double *head_best;   /* f64 [H N + 1], NULL until asked for */
     float *future_mean;  /* f32 [H N] of the trace, NULL: not there */
+    float *out_size;     /* f32 [H M] L2 norm of the full output, NULL: not asked for */
+    float *support;      /* f32 [H M KVT_SUPPORTS] of the full rows, NULL: not asked for */
 } truth;
 
 KVT_CHECKED kvt_code truth_new(truth *out, int n_head, int n_kv, int64_t n_prompt,
@@ -129,7 +131,10 @@ static inline const int32_t *truth_order(const truth *t, int lane, bool by_head)
 /* ---- a pass --------------------------------------------------------------------------------
  */
 
-enum { LANE_METRICS_MAX = 16, REASON_MAX = 256 };
+enum { LANE_METRICS_MAX = 24, REASON_MAX = 256 };
+
+/* Errors of the output beside out_err. */
+enum { OUT_L1, OUT_COS, OUT_UNNORM, OUT_MORE };
 
 /* A budget of a pass. */
 typedef struct pass_cell {
@@ -154,8 +159,10 @@ typedef struct pass {
     bool knows_response;                 /* its probe ran the response: a bound, no policy */
     bool fair;                           /* budgets are bytes */
     bool joins;                          /* slots are averaged: no engine, no mass */
+    bool channels;                       /* channels of keys go: the same */
     bool ranked;                         /* one ranking gives all budgets */
     bool output;                         /* output error is asked for */
+    uint64_t metrics;                    /* those of kvt_metrics() that are asked for */
     int n_cell, n_layer, n_lane, n_head; /* L, A, H */
     int lane_share; /* lanes that share the cache of a kv head: 1, or its query heads */
     int64_t n_prompt, n_response, every;
@@ -165,6 +172,7 @@ typedef struct pass {
     kvt_exactness exactness;
     kvt_scores *scores;        /* of file=, or NULL */
     const kvt_scorer *weights; /* of weights=, or NULL; the plan's */
+    const kvt_scorer *table;   /* of the allocator's table=; as weights */
     bool drew;                 /* random numbers were drawn */
 
     uint64_t *kept;      /* [L A N] on top: bit c, kept by cell c */
@@ -175,15 +183,27 @@ typedef struct pass {
     int32_t *evict_step; /* [n_cell L A T] NULL: rank and cut say it */
     float *lost;         /* [n_cell L H M] */
     float *out_err;      /* [n_cell L H M] NULL: not asked for */
+    float *out_more;     /* [n_cell L H M OUT_MORE] other errors; NULL: not asked for */
     float *seen;         /* [n_cell L A M] slots that each row saw */
     double *kept_mass; /* [n_cell L A] without rows: mass of what is kept, sum over the heads */
     double *measure; /* [n_cell L A LANE_METRICS_MAX] sum over decisions of each lane metric */
     int32_t *measured;       /* the same extents: over how many */
+    kvt_ratio *part;         /* the same extents: sums of numerators and denominators */
+    uint64_t *saw; /* [2 n_cell L A words of T bits] what even and odd rows attended to; NULL:
+                      nothing asks for it */
     kvt_engine_count *count; /* [n_cell L A] */
     int64_t *end;            /* [n_cell L A] slots after the last decision */
+    int64_t *lane_bytes;     /* [n_cell L A] NULL: as its slots say */
+    int32_t *lane_channels;  /* [n_cell L A] of its keys; NULL: all */
     bool layer_drew[KVT_LAYERS_MAX], layer_scored[KVT_LAYERS_MAX];
     int64_t decisions; /* slot updates */
 } pass;
+
+/* Whether a metric is asked for: its index in kvt_metrics(). */
+static inline bool pass_measures(const pass *p, int metric)
+{
+    return p->metrics >> metric & 1;
+}
 
 static inline int64_t pass_lane(const pass *p, int cell, int layer, int lane)
 {
@@ -194,17 +214,46 @@ static inline int64_t pass_head(const pass *p, int cell, int layer, int head)
     return ((int64_t)cell * p->n_layer + layer) * p->n_head + head;
 }
 
+/* It runs in a file of its own: no engine, no slot is lost. */
+static inline bool pass_is_apart(const pass *p)
+{
+    return p->joins || p->channels;
+}
+
+/* plan_reason.c: queries that a pass learns from with response row `row`: 1, or a window of them
+ * where it decides anew; prompt queries that all its decisions together go back to. */
+int64_t pass_queries(const pass *p, int64_t row);
+int64_t pass_window(const pass *p);
+
 /* Whether a use finds its threshold by the other traces of the set. */
 static inline bool threshold_is_matched(const kvt_use *u)
 {
     return u->traits.by_threshold && !u->traits.own_threshold && !u->own.threshold[0];
 }
 
+/* ---- support.c -----------------------------------------------------------------------------
+ */
+
+/* out [KVT_SUPPORTS] = fewest keys that hold 0.9, 0.95, 0.99 of the row, f16 [n] of values from
+ * 0 to 1; NAN where the row is 0. */
+void support_of(float *out, const uint16_t *row, int64_t n);
+
+/* ---- channels.c ----------------------------------------------------------------------------
+ */
+
+/* Channels of N keys of D that are left where they and N values take the bytes of B slots. */
+int64_t channels_of(int64_t budget, int64_t n_prompt, int64_t n_dim);
+/* Gives each cell of such a pass that leaves none its reason. */
+void channels_check(pass *x, int64_t n_dim);
+
 /* ---- measure.c -----------------------------------------------------------------------------
  */
 
-/* Metrics that are asked of lanes: their index in kvt_metrics(), at most LANE_METRICS_MAX. */
+/* Metrics of lanes (lane(), ratio(), turn()): their index in kvt_metrics(), at most
+ * LANE_METRICS_MAX. */
+bool measure_is_lane(const kvt_metric *m);
 int measure_lane_metrics(int out[LANE_METRICS_MAX]);
+uint64_t measure_set(bool extra); /* every metric, or those that need not be asked for */
 /* Type-7 quantile of x [n], which is put into another order; NAN for n = 0. */
 double measure_quantile(double *x, int64_t n, double q);
 

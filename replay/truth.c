@@ -36,6 +36,8 @@ void truth_free(truth *t)
     kvt_free(t->head_order);
     kvt_free(t->head_best);
     kvt_free(t->future_mean);
+    kvt_free(t->out_size);
+    kvt_free(t->support);
     *t = (truth){0};
 }
 

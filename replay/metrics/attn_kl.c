@@ -21,6 +21,11 @@ const kvt_metric kvt_metric_attn_kl = {
     .title = "attention KL",
     .formula = "-ln(1 - lost mass), of each row and query head",
     .hides = "it orders rows as lost mass does: only its averages say something of their own",
+    .range = "0 to infinity",
+    .absent = "for a policy that joins slots; rows that lost everything are infinite: they are "
+              "left out of the mean and counted (attn_kl_inf_count)",
+    .reading = "its mean grows with rare rows that lost nearly everything, where that of lost "
+               "mass hardly moves",
     .needs = KVT_NEED_ATTN,
     .better = -1,
     .column = {{"attn_kl_mean_nats", KVT_MEAN},

@@ -19,6 +19,13 @@ const kvt_metric kvt_metric_lost_mass = {
         "sum of the full cache's attention on evicted tokens, of each row and query head",
     .hides =
         "a large loss is harmless where the lost values look like the kept ones: see out_err",
+    .range = "0 to 1",
+    .absent = "for a policy that joins slots, and without a response",
+    .reading =
+        "0.1: a tenth of what the full cache looks at is gone. Every row and head counts "
+        "alike, so that its micro mean would be the same number. Other divergences "
+        "between a row and the same row after eviction are functions of it: total "
+        "variation is lost, Hellinger^2 is 1 - sqrt(1 - lost)",
     .needs = KVT_NEED_ATTN,
     .better = -1,
     .column = {{"lost_mass_mean_frac", KVT_MEAN},

@@ -7,14 +7,9 @@
  * end. Inside: the mean over its steps, the last one (no row is left) excepted. */
 #include "kvt/metric.h"
 
-#include <math.h>
-
-static double lane(const kvt_judged *j)
+static kvt_ratio ratio(const kvt_judged *j)
 {
-    int64_t k = j->budget < j->n_arrived ? j->budget : j->n_arrived, hit = 0;
-    for (int64_t i = 0; i < k; i++)
-        hit += j->held[j->truth[i]];
-    return k > 0 ? (double)hit / (double)k : NAN;
+    return kvt_recall_at(j, j->budget);
 }
 
 const kvt_metric kvt_metric_recall = {
@@ -27,8 +22,12 @@ const kvt_metric kvt_metric_recall = {
     .hides =
         "a token at the cut counts as much as the most important one; sinks and windows that "
         "every rule keeps count as hits",
+    .range = "0 to 1",
+    .absent = "where a lane was given no slot, and without a response",
+    .reading =
+        "micro: hits over slots of all lanes, so that a lane with more slots counts more",
     .needs = KVT_NEED_ATTN,
     .better = 1,
-    .column = {{"recall_mean_frac", KVT_MEAN}},
-    .lane = lane,
+    .column = {{"recall_mean_frac", KVT_MEAN}, {"recall_micro_frac", KVT_MICRO}},
+    .ratio = ratio,
 };

@@ -5,9 +5,7 @@
  * the rule keeps everything. */
 #include "kvt/metric.h"
 
-#include <math.h>
-
-static double lane(const kvt_judged *j)
+static kvt_ratio ratio(const kvt_judged *j)
 {
     int64_t k = j->budget < j->n_arrived ? j->budget : j->n_arrived, hit = 0, seen = 0;
     for (int64_t i = 0; j->pinned && i < j->n_arrived; i++)
@@ -19,7 +17,7 @@ static double lane(const kvt_judged *j)
         seen++;
         hit += j->held[t];
     }
-    return seen > 0 ? (double)hit / (double)seen : NAN;
+    return (kvt_ratio){(double)hit, (double)seen};
 }
 
 const kvt_metric kvt_metric_recall_unprotected = {
@@ -29,8 +27,12 @@ const kvt_metric kvt_metric_recall_unprotected = {
     .formula =
         "as recall, with the tokens that the rule always keeps left out of both sets and of k",
     .hides = "policies with different protection are asked for different tokens",
+    .range = "0 to 1",
+    .absent = "where the rule keeps everything that the budget holds",
+    .reading = "beside recall it says how much of a policy's recall is its protection",
     .needs = KVT_NEED_ATTN,
     .better = 1,
-    .column = {{"recall_unprotected_mean_frac", KVT_MEAN}},
-    .lane = lane,
+    .column = {{"recall_unprotected_mean_frac", KVT_MEAN},
+               {"recall_unprotected_micro_frac", KVT_MICRO}},
+    .ratio = ratio,
 };

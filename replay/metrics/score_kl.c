@@ -56,6 +56,9 @@ const kvt_metric kvt_metric_score_kl = {
     .hides =
         "scores that are no attention (logarithms, priorities, positions, norms) have none; "
         "nor has a policy that decides by the scores of several lanes together (tova)",
+    .range = "0 to infinity",
+    .absent = "without future/mean, for scores that are no attention, below 0 or all 0",
+    .reading = "0: the scores are the future, up to a factor",
     .needs = KVT_NEED_FUTURE,
     .of_score = true,
     .better = -1,

@@ -27,7 +27,7 @@ static int group_size(const engine_turn *turn, int n, int from, kvt_scope scope)
 /* Working arrays of a decision over n lanes. */
 typedef struct table {
     kvt_lane *lane;
-    const float **score;
+    const float **score, **no_score; /* the latter NULL for every lane */
     const bool **pinned;
     bool **keep;
     int64_t *n_pinned, *share;
@@ -37,17 +37,20 @@ static bool make_table(table *t, kvt_arena *a, int n)
 {
     t->lane = kvt_arena_array(a, n, sizeof *t->lane);
     t->score = kvt_arena_array(a, n, sizeof *t->score);
+    t->no_score = kvt_arena_array(a, n, sizeof *t->no_score);
     t->pinned = kvt_arena_array(a, n, sizeof *t->pinned);
     t->keep = kvt_arena_array(a, n, sizeof *t->keep);
     t->n_pinned = kvt_arena_array(a, n, sizeof *t->n_pinned);
     t->share = kvt_arena_array(a, n, sizeof *t->share);
-    return t->lane && t->score && t->pinned && t->keep && t->n_pinned && t->share;
+    return t->lane && t->score && t->no_score && t->pinned && t->keep && t->n_pinned &&
+           t->share;
 }
 
 static void fill_table(table *t, const engine_turn *turn, int n, const int64_t *share)
 {
     for (int i = 0; i < n; i++) {
         t->lane[i] = turn[i].view;
+        t->lane[i].share_mark = turn[i].share_mark;
         t->lane[i].share_pinned = turn[i].pinned;
         t->score[i] = turn[i].score;
         t->pinned[i] = turn[i].pinned;
@@ -57,6 +60,29 @@ static void fill_table(table *t, const engine_turn *turn, int n, const int64_t *
     }
 }
 
+/* Shares the slots of `m` lanes from `from` on out, and asks what another sharing out might
+ * keep. */
+static void share_group(kvt_engine *e, const table *t, int64_t *share, const engine_turn *turn,
+                        int from, int m, int budget)
+{
+    const kvt_share *s = e->use->share;
+    const void *params = e->use->share_params;
+    int64_t total = e->budget[budget] * m;
+    engine_layer *l = &e->layer[turn->layer];
+    const float **none = t->no_score;
+    const float *const *score = e->policy->score ? t->score + from : none;
+    s->split(params, share, t->lane + from, m, score, t->n_pinned + from, total);
+    kvt_arena_rewind(l->hook, 0);
+    if (!s->gap)
+        return;
+    double gap = s->gap(params, share, t->lane + from, m, score, t->n_pinned + from, total);
+    kvt_arena_rewind(l->hook, 0);
+    if (isnan(gap))
+        return;
+    l->gap[budget].sum += gap;
+    l->gap[budget].n++;
+}
+
 /* Slots of each lane, into share [n]. False: refused. */
 static bool share_out(kvt_engine *e, const table *t, int64_t *share, const engine_turn *turn,
                       int n, int budget, const int *layer, int n_layer)
@@ -64,12 +90,11 @@ static bool share_out(kvt_engine *e, const table *t, int64_t *share, const engin
     const kvt_share *s = e->use->share;
     int64_t B = e->budget[budget];
     for (int i = 0; i < n; i++)
-        share[i] = kvt_min(B, turn[i].view.n_slot);
+        share[i] = kvt_max(kvt_min(B, turn[i].view.n_slot),
+                           e->traits.may_exceed ? turn[i].n_pinned : 0);
     for (int from = 0, m; s && from < n; from += m) {
         m = group_size(turn, n, from, s->scope);
-        s->split(e->use->share_params, share + from, t->lane + from, m, t->score + from,
-                 t->n_pinned + from, B * m);
-        kvt_arena_rewind(e->layer[turn[from].layer].hook, 0);
+        share_group(e, t, share + from, &turn[from], from, m, budget);
     }
     for (int i = 0; i < n; i++) {
         if (share[i] >= 1 && share[i] <= turn[i].view.n_slot && share[i] >= turn[i].n_pinned)
@@ -378,11 +403,12 @@ kvt_code engine_skip(kvt_engine *e, int budget, int layer, int lane, kvt_err *er
         return err->code;
     t.view.mark = at->mark, t.view.state = at->state, t.view.rng = at->rng;
     t.view.budget = B;
-    if (!at->begun && e->policy->begin)
-        e->policy->begin(e->use->params, &t.view);
+    t.base = at->base;
+    if (!at->begun)
+        stage_begin(e, &t.view, &t.base);
     at->begun = true;
-    if (e->policy->step)
-        e->policy->step(e->use->params, &t.view);
+    if (stage_learns(e))
+        stage_step(e, &t.view, &t.base, false);
     kvt_arena_rewind(l->hook, 0);
     kvt_code code = KVT_OK;
     if (n <= B)

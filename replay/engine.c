@@ -10,12 +10,6 @@
 /* Arenas take blocks as they need them; this only bounds a runaway. */
 static const size_t arena_limit = (size_t)1 << 40;
 
-int64_t kvt_use_window(const kvt_use *u, int64_t n_prompt)
-{
-    int64_t n = u->policy->window ? u->policy->window(u->params, n_prompt) : 0;
-    return n > n_prompt ? n_prompt : n < 0 ? 0 : n;
-}
-
 /* ---- new and free --------------------------------------------------------------------------
  */
 
@@ -25,9 +19,12 @@ static kvt_code check_spec(const kvt_engine_spec *s, kvt_err *err)
     if (u->traits.effect == KVT_JOIN || u->traits.effect == KVT_CHANNELS)
         return kvt_fail(
             err, KVT_USAGE,
-            "policy %s: joining slots and dropping channels are not replayed in this "
-            "version",
+            "policy %s: expected one that evicts or skips slots; joining them and dropping "
+            "channels are passes of kvt_replay() without an engine",
             u->policy->name);
+    if (kvt_use_why_not(u))
+        return kvt_fail(err, KVT_USAGE, "policy %s: not replayable: %s", u->policy->name,
+                        kvt_use_why_not(u));
     if (s->n_budget < 1 || s->n_budget > KVT_BUDGETS_MAX || s->every < 1 ||
         s->seq->n_prompt < 1)
         return kvt_fail(
@@ -36,6 +33,23 @@ static kvt_code check_spec(const kvt_engine_spec *s, kvt_err *err)
             "%d, %lld, %lld tokens",
             KVT_BUDGETS_MAX, s->n_budget, (long long)s->every, (long long)s->seq->n_prompt);
     return KVT_OK;
+}
+
+/* What one of a use's policies writes on each slot and each lane, over all budgets. */
+static void find_memory(const kvt_engine *e, const kvt_use *u, int *slot_width,
+                        size_t *state_size)
+{
+    const kvt_policy *p = u->policy;
+    *slot_width = p->slot_width;
+    *state_size = p->state_size;
+    for (int b = -1; p->size && b < e->n_budget; b++) {
+        int width = 0;
+        size_t size = 0;
+        p->size(u->params, &e->seq, b < 0 ? 0 : e->budget[b], &width, &size);
+        *slot_width = width > *slot_width ? width : *slot_width;
+        *state_size = size > *state_size ? size : *state_size;
+    }
+    *state_size |= 15; /* states of lanes lie one behind the other: each is aligned */
 }
 
 static void find_shape(kvt_engine *e)
@@ -49,16 +63,9 @@ static void find_shape(kvt_engine *e)
     e->n_kv = (int)kv;
     e->n_lane = (int)(e->traits.by_query_head ? head : kv);
     e->n_head = (int)(head / e->n_lane);
-    e->slot_width = p->slot_width;
-    e->state_size = p->state_size;
-    for (int b = -1; p->size && b < e->n_budget; b++) {
-        int width = 0;
-        size_t size = 0;
-        p->size(e->use->params, &e->seq, b < 0 ? 0 : e->budget[b], &width, &size);
-        e->slot_width = width > e->slot_width ? width : e->slot_width;
-        e->state_size = size > e->state_size ? size : e->state_size;
-    }
-    e->state_size |= 15; /* states of lanes lie one behind the other: each is aligned */
+    find_memory(e, e->use, &e->slot_width, &e->state_size);
+    if (e->base)
+        find_memory(e, e->base, &e->base_width, &e->base_state);
 }
 
 /* What is chosen for each budget: its probe, its threshold. */
@@ -80,6 +87,18 @@ static kvt_code copy_choices(kvt_engine *e, const kvt_engine_spec *s, kvt_err *e
     return KVT_OK;
 }
 
+/* The files of the policy and of its allocator, which counts where no threshold decides. */
+static kvt_code open_tables(kvt_engine *e, const kvt_engine_spec *s, kvt_err *err)
+{
+    const kvt_share *share = e->traits.by_threshold ? NULL : e->use->share;
+    e->learner = share && share->learn ? share : NULL;
+    if (share && share->weights && !s->table)
+        return kvt_fail(err, KVT_USAGE, "allocator %s needs table=FILE", share->name);
+    if (engine_tensors(&e->weights, e->policy->weights, s->weights, err))
+        return err->code;
+    return engine_tensors(&e->table, share ? share->weights : NULL, s->table, err);
+}
+
 kvt_code kvt_engine_new(kvt_engine **out, const kvt_engine_spec *spec, kvt_err *err)
 {
     *out = NULL;
@@ -90,6 +109,7 @@ kvt_code kvt_engine_new(kvt_engine **out, const kvt_engine_spec *spec, kvt_err *
         return kvt_fail_memory(err, sizeof *e);
     e->use = spec->use;
     e->policy = spec->use->policy;
+    e->base = spec->use->base;
     e->traits = spec->use->traits;
     e->seq = *spec->seq;
     e->geometry = *spec->seq->geometry;
@@ -121,7 +141,7 @@ kvt_code kvt_engine_new(kvt_engine **out, const kvt_engine_spec *spec, kvt_err *
     for (int64_t t = 0; t < e->n_token; t++)
         e->identity[t] = t;
     find_shape(e);
-    if (copy_choices(e, spec, err) || engine_weights(e, spec->weights, err)) {
+    if (copy_choices(e, spec, err) || open_tables(e, spec, err)) {
         kvt_engine_free(e);
         return err->code;
     }
@@ -139,6 +159,7 @@ void kvt_engine_drop(kvt_engine *e, int layer)
     *l = (engine_layer){.refusal = l->refusal,
                         .failed = l->failed,
                         .recent = l->recent,
+                        .gap = l->gap,
                         .n = l->n,
                         .drew = l->drew,
                         .n_arrived = l->n_arrived};
@@ -153,12 +174,14 @@ void kvt_engine_free(kvt_engine *e)
         kvt_free(e->layer[i].refusal);
         kvt_free(e->layer[i].failed);
         kvt_free(e->layer[i].recent);
+        kvt_free(e->layer[i].gap);
         kvt_free(e->layer[i].n);
     }
     kvt_free(e->layer);
     kvt_free(e->identity);
     kvt_free(e->budget);
-    kvt_free(e->weights);
+    kvt_free(e->weights.view);
+    kvt_free(e->table.view);
     kvt_free(e->probe_of);
     kvt_free(e->threshold);
     kvt_free(e);
@@ -172,6 +195,17 @@ static bool is_per_budget(const kvt_engine *e)
     return e->decode || e->traits.effect == KVT_SKIP;
 }
 
+/* Marks for `n` slots and states of `lanes` lanes of the base, where there is one. */
+static bool make_memo(const kvt_engine *e, engine_layer *l, engine_memo *out, int64_t n,
+                      int64_t lanes)
+{
+    if (!e->base)
+        return true;
+    out->mark = kvt_arena_array(l->memory, n * e->base_width + 1, sizeof *out->mark);
+    out->state = kvt_arena_array(l->memory, lanes, e->base_state + 1);
+    return out->mark && out->state;
+}
+
 static bool make_lane(const kvt_engine *e, engine_layer *l, engine_lane *lane)
 {
     lane->pos = kvt_arena_array(l->memory, e->n_token, sizeof *lane->pos);
@@ -181,7 +215,8 @@ static bool make_lane(const kvt_engine *e, engine_layer *l, engine_lane *lane)
     if (e->traits.needs & KVT_NEED_ATTN)
         lane->row = kvt_arena_array(l->memory, e->n_head * e->n_token, sizeof *lane->row);
     lane->pinned = kvt_arena_array(l->memory, e->n_token, sizeof *lane->pinned);
-    if (!lane->pos || !lane->mark || !lane->state || !lane->evict_step || !lane->pinned ||
+    if (!make_memo(e, l, &lane->base, e->n_token, 1) || !lane->pos || !lane->mark ||
+        !lane->state || !lane->evict_step || !lane->pinned ||
         (!lane->row && (e->traits.needs & KVT_NEED_ATTN)))
         return false;
     memset(lane->evict_step, 0xff, (size_t)e->n_token * sizeof *lane->evict_step);
@@ -197,17 +232,23 @@ static bool make_arrays(kvt_engine *e, engine_layer *l)
     l->refusal = kvt_alloc(e->n_budget, sizeof *l->refusal);
     l->failed = kvt_alloc(e->n_budget, sizeof *l->failed);
     l->recent = kvt_alloc(e->n_budget, sizeof *l->recent);
+    l->gap = kvt_alloc(e->n_budget, sizeof *l->gap);
     l->n = kvt_alloc(e->n_budget * a, sizeof *l->n);
-    if (!l->memory || !l->work || !l->hook || !l->refusal || !l->failed || !l->recent || !l->n)
+    if (!l->memory || !l->work || !l->hook || !l->refusal || !l->failed || !l->recent ||
+        !l->gap || !l->n)
         return false;
     l->mark = kvt_arena_array(l->memory, a * n * e->slot_width + 1, sizeof *l->mark);
     l->state = kvt_arena_array(l->memory, a, e->state_size + 1);
     l->rng = kvt_arena_array(l->memory, a * KVT_RNG_WORDS, sizeof *l->rng);
     l->score = kvt_arena_array(l->memory, e->n_score * a * n, sizeof *l->score);
     l->pinned = kvt_arena_array(l->memory, e->n_score * a * n, sizeof *l->pinned);
+    if (e->learner)
+        l->share_mark = kvt_arena_array(
+            l->memory, e->n_score * a * n * e->learner->mark_width + 1, sizeof *l->share_mark);
     l->ranked = kvt_arena_array(l->memory, e->n_score, sizeof *l->ranked);
     l->held = kvt_arena_array(l->memory, e->n_token, sizeof *l->held);
-    if (!l->mark || !l->state || !l->rng || !l->score || !l->pinned || !l->ranked || !l->held)
+    if (!make_memo(e, l, &l->base, a * n, a) || !l->mark || !l->state || !l->rng || !l->score ||
+        !l->pinned || !l->ranked || !l->held || (e->learner && !l->share_mark))
         return false;
     if (!is_per_budget(e))
         return (l->kept = kvt_arena_array(l->memory, a * n, sizeof *l->kept)) != NULL;
@@ -235,14 +276,15 @@ static void *state_at(const kvt_engine *e, void *states, int lane)
     return (char *)states + (size_t)lane * (e->state_size + 1);
 }
 
-/* Keeps only the last `n` queries of a view [H Q ...]. */
-static void last_queries(kvt_view *v, int64_t n)
+/* The base's part of a lane in what all budgets share. */
+static engine_memo memo_at(const kvt_engine *e, const engine_layer *l, int lane)
 {
-    if (!v->data || v->rank < 2 || v->dim[1] <= n)
-        return;
-    v->data = (const char *)v->data +
-              (v->dim[1] - n) * v->stride[1] * (int64_t)kvt_dtype_size(v->dtype);
-    v->dim[1] = n;
+    engine_memo m = l->base;
+    if (e->base) {
+        m.mark += (int64_t)lane * e->n_prompt * e->base_width;
+        m.state = (char *)m.state + (size_t)lane * (e->base_state + 1);
+    }
+    return m;
 }
 
 static kvt_code check_feed(const kvt_engine *e, const kvt_feed *f, int64_t n_token,
@@ -271,8 +313,8 @@ static kvt_code learn(kvt_engine *e, int layer, int lane, kvt_err *err)
     view.mark = l->mark + (int64_t)lane * e->n_prompt * e->slot_width;
     view.state = state_at(e, l->state, lane);
     view.rng = l->rng + lane * KVT_RNG_WORDS;
-    e->policy->step(e->use->params, &view);
-    kvt_arena_rewind(l->hook, 0);
+    engine_memo base = memo_at(e, l, lane);
+    stage_step(e, &view, &base, true);
     kvt_arena_rewind(l->work, mark);
     return KVT_OK;
 }
@@ -295,12 +337,12 @@ kvt_code kvt_engine_prompt(kvt_engine *e, int layer, const kvt_feed *feed, kvt_e
         return kvt_fail(err, KVT_FORMAT, "policy %s: needs the last %lld prompt rows, got %lld",
                         e->policy->name, (long long)n_window,
                         (long long)(feed->rows.data ? feed->rows.dim[1] : 0));
-    last_queries(&l->feed.rows, n_window);
-    last_queries(&l->feed.logits, n_window);
-    last_queries(&l->feed.queries, n_window);
+    stage_last(&l->feed.rows, n_window);
+    stage_last(&l->feed.logits, n_window);
+    stage_last(&l->feed.queries, n_window);
     for (int a = 0; a < e->n_lane; a++) {
         start_stream(e, l->rng + a * KVT_RNG_WORDS, layer, a);
-        if (e->policy->step && learn(e, layer, a, err))
+        if (stage_learns(e) && learn(e, layer, a, err))
             return err->code;
     }
     return engine_scores_early(e) ? engine_score_early(e, layer, err) : KVT_OK;
@@ -327,15 +369,35 @@ void kvt_engine_forget(kvt_engine *e, int layer)
 /* ---- tokens --------------------------------------------------------------------------------
  */
 
-static bool due(const kvt_engine *e, const engine_layer *l)
+/* Of the last queries that were fed: as many as a decision anew learns from, or the newest. */
+static kvt_code take_queries(const kvt_engine *e, engine_layer *l, kvt_err *err)
 {
-    return (l->n_arrived - e->n_prompt) % e->every == 0;
+    const struct {
+        kvt_view *v;
+        unsigned need;
+    } by_query[] = {{&l->feed.rows, KVT_NEED_ATTN},
+                    {&l->feed.logits, KVT_NEED_LOGITS},
+                    {&l->feed.queries, KVT_NEED_QUERIES | KVT_NEED_LAYER}};
+    bool anew = e->use->again && e->decode && engine_is_due(e, l);
+    int64_t n = anew ? kvt_use_window(e->use, l->n_arrived) : 1;
+    for (int i = 0; i < 3; i++) {
+        int64_t got = by_query[i].v->data ? by_query[i].v->dim[1] : n;
+        if (anew && (e->traits.needs & by_query[i].need) && got < n)
+            return kvt_fail(err, KVT_FORMAT,
+                            "policy %s: decides anew by the last %lld queries, got %lld",
+                            e->policy->name, (long long)n, (long long)got);
+        stage_last(by_query[i].v, n);
+    }
+    return KVT_OK;
 }
 
 static void append(const kvt_engine *e, engine_lane *lane, int64_t position)
 {
     lane->pos[lane->n_slot] = position;
     memset(lane->mark + lane->n_slot * e->slot_width, 0, (size_t)e->slot_width * sizeof(float));
+    if (e->base)
+        memset(lane->base.mark + lane->n_slot * e->base_width, 0,
+               (size_t)e->base_width * sizeof(float));
     lane->n_slot++;
 }
 
@@ -347,7 +409,7 @@ static kvt_code attend(kvt_engine *e, int budget, int layer, int a, kvt_err *err
     kvt_engine_count *n = engine_count_at(e, budget, layer, a);
     if (lane->n_slot > n->most)
         n->most = lane->n_slot;
-    if (!e->policy->step)
+    if (!stage_learns(e) || e->use->again) /* which learns when it decides */
         return KVT_OK;
     size_t mark = kvt_arena_mark(l->work);
     kvt_lane view;
@@ -356,7 +418,7 @@ static kvt_code attend(kvt_engine *e, int budget, int layer, int a, kvt_err *err
     kvt_code code = engine_fill(e, &view, budget, layer, a, lane->pos, lane->n_slot, err);
     l->feed.rows = rows;
     if (!code && lane->row && rows.data) {
-        engine_row(e, lane->row, layer, a, lane->pos, lane->n_slot);
+        engine_rows(e, lane->row, layer, a, lane->pos, lane->n_slot);
         view.attn =
             kvt_view_of(lane->row, KVT_F32, KVT_SHAPE("HQS", e->n_head, 1, lane->n_slot));
     }
@@ -364,9 +426,8 @@ static kvt_code attend(kvt_engine *e, int budget, int layer, int a, kvt_err *err
         view.mark = lane->mark;
         view.state = lane->state;
         view.rng = lane->rng;
-        e->policy->step(e->use->params, &view);
+        stage_step(e, &view, &lane->base, false);
     }
-    kvt_arena_rewind(l->hook, 0);
     kvt_arena_rewind(l->work, mark);
     return code;
 }
@@ -384,7 +445,7 @@ kvt_code kvt_engine_token(kvt_engine *e, int layer, const kvt_feed *feed, kvt_er
     l->n_arrived++;
     l->step = l->n_arrived - e->n_prompt;
     l->pending = e->decode;
-    if (check_feed(e, feed, l->n_arrived, err))
+    if (check_feed(e, feed, l->n_arrived, err) || take_queries(e, l, err))
         return kvt_within(err, "layer %d", layer);
     if (!is_per_budget(e))
         return KVT_OK;
@@ -420,6 +481,12 @@ static void start_lanes(const kvt_engine *e, engine_layer *l)
                    (size_t)(e->n_prompt * e->slot_width) * sizeof *lane->mark);
             memcpy(lane->state, state_at(e, l->state, a), e->state_size);
             memcpy(lane->rng, l->rng + a * KVT_RNG_WORDS, sizeof lane->rng);
+            if (!e->base)
+                continue;
+            engine_memo base = memo_at(e, l, a);
+            memcpy(lane->base.mark, base.mark,
+                   (size_t)(e->n_prompt * e->base_width) * sizeof *base.mark);
+            memcpy(lane->base.state, base.state, e->base_state);
         }
     }
 }
@@ -445,7 +512,8 @@ static kvt_code decide(kvt_engine *e, const int *layer, int n_layer, kvt_err *er
         bool any = false;
         for (int i = 0; i < n_layer; i++)
             any |= refused(&e->layer[layer[i]], b);
-        if (!any && (prompt || due(e, first)) && engine_choose(e, b, layer, n_layer, err))
+        if (!any && (prompt || engine_is_due(e, first)) &&
+            engine_choose(e, b, layer, n_layer, err))
             return err->code;
         for (int i = 0; !any && !prompt && e->traits.drop_first && i < n_layer; i++)
             for (int a = 0; a < e->n_lane; a++)

@@ -1,9 +1,11 @@
 /* engine_priv.h - what the files of the engine share.
  *
  *   engine.c  the pushed calls: prompt, token, decide
+ *   again.c   decisions anew of policies of the prompt only (every=K)
  *   look.c    what it holds, found and refused
  *   fill.c    a kvt_lane from what was fed: whole, or gathered over the slots that are left
  *   weights.c learned weights: whether they fit, what a lane sees of them
+ *   stage.c   the hooks of a policy, and of the base that scores in front of it
  *   turn.c    a lane in a decision: its marks before, what is dropped after
  *   score.c   scores of the lanes of a decision; refusals
  *   choose.c  one decision: share out, select
@@ -15,13 +17,33 @@
 
 #include "kvt/engine.h"
 
+/* What a base remembers of a lane: marks [S base_width], state [base_state]. */
+typedef struct engine_memo {
+    float *mark;
+    void *state;
+} engine_memo;
+
+/* The tensors of a file of learned weights, as in the table that asks for them. */
+typedef struct engine_table {
+    const kvt_scorer *scorer; /* NULL: there is none */
+    kvt_view *view;           /* [n] */
+    int n;
+} engine_table;
+
+/* What the allocator says of its own sharing out at a budget, over groups of lanes. */
+typedef struct engine_gap {
+    double sum;
+    int n;
+} engine_gap;
+
 /* A lane at one budget, where the policy acts in decode (or skips). */
 typedef struct engine_lane {
     int64_t n_slot;
     int64_t *pos; /* [S] rising; under SKIP what the last row saw */
     float *mark;  /* [S slot_width] */
     void *state;  /* [state_size] */
-    float *row;   /* f32 [H S] the last row over these slots, NULL unless attn is needed */
+    engine_memo base;
+    float *row; /* f32 [H S] the last row over these slots, NULL unless attn is needed */
     int32_t *evict_step; /* [T] -1: still there */
     uint8_t *pinned;     /* [T] by position, at the last decision */
     uint64_t rng[KVT_RNG_WORDS];
@@ -35,15 +57,18 @@ typedef struct engine_layer {
     bool fed, pending;   /* the prompt came; something came since the last decision */
     float *mark;         /* [A N slot_width] learned from the prompt, shared by all budgets */
     void *state;         /* [A state_size] */
+    engine_memo base;    /* the same of the base: [A N base_width], [A base_state] */
     uint64_t *rng;       /* [A KVT_RNG_WORDS] */
     float *score;        /* [n_score A N] of the decision at the prompt's end */
     bool *pinned;        /* [n_score A N] */
+    float *share_mark;   /* [n_score A N mark_width] what learn() wrote, NULL: there is none */
     bool *ranked;        /* [n_score] */
     uint64_t *kept;      /* [A N] bit b: kept at budget b, where it acts on the prompt only */
     engine_lane *lane;   /* [n_budget A] where it acts in decode or skips, else NULL */
     kvt_engine_count *n; /* [n_budget A] */
     char (*refusal)[KVT_REFUSAL_MAX]; /* [n_budget] "": none */
     bool *failed, *recent;            /* [n_budget] failed; the latest kept (C005) */
+    engine_gap *gap;                  /* [n_budget] */
     int64_t *held;                    /* [T] what kvt_engine_held() lends */
     bool drew;                        /* a random number was drawn */
 } engine_layer;
@@ -51,6 +76,7 @@ typedef struct engine_layer {
 struct kvt_engine {
     const kvt_use *use;
     const kvt_policy *policy;
+    const kvt_use *base;   /* the policy that scores first, or NULL */
     kvt_traits traits;     /* of the use */
     kvt_scope score_scope; /* of the policy alone: what select() sees together */
     kvt_sequence seq;
@@ -60,17 +86,16 @@ struct kvt_engine {
     bool decode, ranking; /* acts in decode; one ranking serves all budgets */
     int64_t every, n_prompt, n_token;
     int n_layer, n_lane, n_head, n_kv; /* L; A; query heads of a lane; kv heads */
-    int slot_width;
+    int slot_width, base_width;
     int n_score; /* rankings at the prompt's end: 1, or one for each budget */
-    size_t state_size;
+    size_t state_size, base_state;
     uint64_t seed;
     char trace_digest[64];
-    int64_t *identity;        /* [T] 0, 1, 2, ... */
-    const kvt_scorer *scorer; /* of weights=, or NULL */
-    kvt_view *weights;        /* [n_weight] its tensors, as in the policy's table */
-    int n_weight;
-    int *probe_of;     /* [n_budget] which of the feed's probes; NULL: the first */
-    double *threshold; /* [n_budget] NULL: none */
+    int64_t *identity;           /* [T] 0, 1, 2, ... */
+    engine_table weights, table; /* of the policy; of its allocator */
+    const kvt_share *learner;    /* the allocator, where it learns of each lane; or NULL */
+    int *probe_of;               /* [n_budget] which of the feed's probes; NULL: the first */
+    double *threshold;           /* [n_budget] NULL: none */
     engine_layer *layer;
 };
 
@@ -78,7 +103,10 @@ struct kvt_engine {
 typedef struct engine_turn {
     int layer, lane;
     kvt_lane view;
-    float *score;
+    engine_memo base;
+    double odd_value; /* the score that is not finite, */
+    bool odd_base;    /* which is the base's */
+    float *score, *share_mark;
     bool *pinned, *keep;
     int64_t n_pinned;
 } engine_turn;
@@ -110,18 +138,35 @@ KVT_CHECKED kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int budget,
                                  int lane, const int64_t *pos, int64_t n_slot, kvt_err *err);
 /* Whether all budgets read the same probe. */
 bool engine_one_probe(const kvt_engine *e);
-/* The newest row over the slots of a lane, renormalised where something is missing, into
- * out f32 [H n_slot]. */
-void engine_row(const kvt_engine *e, float *out, int layer, int lane, const int64_t *pos,
-                int64_t n_slot);
+/* The rows that were fed over the slots of a lane, each renormalised where something is
+ * missing, into out f32 [H Q n_slot]; Q is 1 but where a policy decides anew. */
+void engine_rows(const kvt_engine *e, float *out, int layer, int lane, const int64_t *pos,
+                 int64_t n_slot);
 
 /* ---- weights.c -----------------------------------------------------------------------------
  */
 
-/* The policy's tensors, once a run; s NULL: none. */
-KVT_CHECKED kvt_code engine_weights(kvt_engine *e, const kvt_scorer *s, kvt_err *err);
-KVT_CHECKED kvt_code engine_fill_weights(const kvt_engine *e, kvt_lane *out, int layer,
-                                         int lane, kvt_err *err);
+/* The tensors that a table (ended by {0}, or NULL) asks for, once a run; s NULL: none. */
+KVT_CHECKED kvt_code engine_tensors(engine_table *out, const kvt_weight *list,
+                                    const kvt_scorer *s, kvt_err *err);
+/* A lane's part of them. */
+KVT_CHECKED kvt_code engine_fill_tensors(const kvt_engine *e, const engine_table *t,
+                                         const kvt_view **out, int layer, int lane,
+                                         kvt_err *err);
+
+/* ---- stage.c -------------------------------------------------------------------------------
+ */
+
+bool stage_has_window(const kvt_engine *e); /* one of the two has */
+bool stage_learns(const kvt_engine *e);     /* one of the two has step() */
+void stage_last(kvt_view *v, int64_t n);    /* the last n queries of a view [H Q ...] */
+/* step(), begin() and score() of the base, then of the policy; `memo` is the base's of this
+ * lane. `windowed`: the views hold a window of queries, of which each gets its own. */
+void stage_step(const kvt_engine *e, kvt_lane *view, const engine_memo *memo, bool windowed);
+void stage_begin(const kvt_engine *e, kvt_lane *view, const engine_memo *memo);
+/* Sets `odd` to the slot whose score is neither pinned nor finite, -1: none. False: no memory.
+ */
+bool stage_score(kvt_engine *e, engine_turn *t, bool windowed, int64_t *odd);
 
 /* ---- turn.c --------------------------------------------------------------------------------
  */
@@ -134,6 +179,15 @@ KVT_CHECKED kvt_code turn_scored(kvt_engine *e, engine_turn *t, int budget, kvt_
 /* A lane in the middle of its life. */
 KVT_CHECKED kvt_code turn_resume(kvt_engine *e, engine_turn *t, int budget, kvt_err *err);
 bool turn_keep(kvt_engine *e, engine_turn *turn, int n); /* room for what is kept */
+/* Whether a decision follows the newest token. */
+static inline bool engine_is_due(const kvt_engine *e, const engine_layer *l)
+{
+    return (l->n_arrived - e->n_prompt) % e->every == 0;
+}
+
+/* again.c: clears what a lane remembers and has it learn from the last queries over the slots
+ * that are left, as at the end of the prompt. */
+KVT_CHECKED kvt_code again_learn(kvt_engine *e, engine_turn *t, int budget, kvt_err *err);
 /* Drops what was not kept: slots, marks; counts it. */
 void turn_evict(kvt_engine *e, int budget, const engine_turn *t);
 

@@ -6,6 +6,7 @@
 
 #include "base/half.h"
 #include "kvt/arena.h"
+#include "kvt/pieces.h"
 
 /* Datasets that are handed through as they are: which need asks for them, and where they go. */
 typedef struct line {
@@ -171,6 +172,7 @@ void feed_close(layer_feed *f)
     kvt_free(f->logits);
     kvt_free(f->future);
     kvt_free(f->row);
+    kvt_free(f->wide);
     kvt_free(f->blocks);
     kvt_free(f->decided);
     probes_close(f);
@@ -265,21 +267,59 @@ const float *feed_row(layer_feed *f, int64_t row)
     return f->row;
 }
 
-void feed_token(const layer_feed *f, kvt_feed *out, int64_t row, const kvt_scores *scores)
+kvt_code feed_rows(layer_feed *f, int64_t row, int64_t n, kvt_err *err)
 {
-    int64_t n = f->n_prompt + row + 1, H = f->rows.n_head;
+    const layer_rows *r = &f->rows;
+    int64_t T = r->n_token, n_seen = f->n_prompt + row + 1;
+    n = kvt_min(n, f->n_window + row + 1);
+    if (n * r->n_head * T > f->wide_room) {
+        kvt_free(f->wide);
+        f->wide = kvt_alloc(n * r->n_head * T, sizeof *f->wide);
+        f->wide_room = f->wide ? n * r->n_head * T : 0;
+        if (!f->wide)
+            return kvt_fail_memory(err, n * r->n_head * T * (int64_t)sizeof *f->wide);
+    }
+    f->n_wide = n;
+    for (int64_t h = 0; h < r->n_head; h++) {
+        for (int64_t i = 0; i < n; i++) {
+            int64_t at = row + 1 - n + i; /* below 0: of the prompt */
+            int64_t sees = f->n_prompt + (at < 0 ? 0 : at + 1);
+            float *to = f->wide + (h * n + i) * T;
+            half_to_floats(
+                to, r->data + h * r->head_stride + (f->n_window + at) * r->row_stride, sees);
+            memset(to + sees, 0, (size_t)(n_seen - sees) * sizeof *to);
+        }
+    }
+    return KVT_OK;
+}
+
+/* The last n_query rows of those that were decoded. */
+static kvt_view last_rows(const layer_feed *f, int64_t n_query, int64_t n_seen)
+{
+    int64_t H = f->rows.n_head, T = f->rows.n_token;
+    if (n_query == 1 || !f->wide)
+        return rows_view(f->row, H, 1, T, n_seen);
+    int64_t n = kvt_min(n_query, f->n_wide);
+    return query_range(rows_view(f->wide, H, f->n_wide, T, n_seen), f->n_wide - n, n);
+}
+
+void feed_token(const layer_feed *f, kvt_feed *out, int64_t row, int64_t n_query,
+                const kvt_scores *scores)
+{
+    int64_t n = f->n_prompt + row + 1, n_row = kvt_min(n_query, f->n_window + row + 1);
     *out = f->all;
     for (int i = 0; i < N_LINE; i++) {
         kvt_view *v = view_in(out, &lines[i]);
         *v = first(*v, 'T', n);
     }
-    out->queries = query_range(f->all.queries, f->n_before + row, 1);
+    n_query = kvt_min(n_query, f->n_before + row + 1);
+    out->queries = query_range(f->all.queries, f->n_before + row + 1 - n_query, n_query);
     out->decision = decisions(f, n);
     out->blocks = (kvt_view){0};
-    out->rows = rows_view(f->row, H, 1, f->rows.n_token, n);
-    out->logits = logits_view(f, f->n_window + row, 1, n);
+    out->rows = last_rows(f, n_row, n);
+    out->logits = logits_view(f, f->n_window + row + 1 - n_row, n_row, n);
     if (f->future) {
-        out->future = rows_view(f->future, H, f->n_response, f->rows.n_token, n);
+        out->future = rows_view(f->future, f->rows.n_head, f->n_response, f->rows.n_token, n);
         out->future = query_range(out->future, row + 1, f->n_response - row - 1);
     }
     add_scores(out, f, scores);

@@ -22,12 +22,14 @@ typedef struct layer_feed {
     kvt_feed all;                                     /* the same, by name */
     layer_rows rows;                                  /* f16 [H window+M T] */
     float *window;                                    /* f32 [H window T] */
-    float *logits;         /* f32 [H window+M T] before the softmax, NULL unless wanted */
-    float *future;         /* f32 [H M T] */
-    float *row;            /* f32 [H T] the row at hand */
-    float *blocks;         /* f32 [H J N] */
-    float *decided;        /* f32 [G T] decisions at the slots that they are about */
-    kvt_probe_feed *probe; /* [n_probe] those that nobody reads are empty */
+    float *logits;             /* f32 [H window+M T] before the softmax, NULL unless wanted */
+    float *future;             /* f32 [H M T] */
+    float *row;                /* f32 [H T] the row at hand */
+    float *wide;               /* f32 [H n_wide T] that row and those in front of it */
+    int64_t n_wide, wide_room; /* rows; floats that are there */
+    float *blocks;             /* f32 [H J N] */
+    float *decided;            /* f32 [G T] decisions at the slots that they are about */
+    kvt_probe_feed *probe;     /* [n_probe] those that nobody reads are empty */
     int n_probe;
 } layer_feed;
 
@@ -44,7 +46,12 @@ KVT_CHECKED kvt_code feed_prompt(layer_feed *f, kvt_feed *out, const kvt_scores 
                                  const float *future_mean, kvt_err *err);
 /* Decodes response row `row` to f32 [H T], the first N + row + 1 of each; then its token. */
 const float *feed_row(layer_feed *f, int64_t row);
-void feed_token(const layer_feed *f, kvt_feed *out, int64_t row, const kvt_scores *scores);
+/* Decodes that row and the n - 1 queries in front of it, of the prompt's those that were wanted
+ * (n_window). */
+KVT_CHECKED kvt_code feed_rows(layer_feed *f, int64_t row, int64_t n, kvt_err *err);
+/* Shows the last n_query queries, 1 unless feed_rows() was called for this row. */
+void feed_token(const layer_feed *f, kvt_feed *out, int64_t row, int64_t n_query,
+                const kvt_scores *scores);
 
 /* feed_probe.c: the probes that are wanted [probes of the trace], NULL: none. */
 KVT_CHECKED kvt_code probes_open(layer_feed *f, const bool *wanted, kvt_err *err);

@@ -219,29 +219,39 @@ kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int budget, int layer, 
     if ((needs & KVT_NEED_PROBE) && l->n_arrived == e->n_prompt &&
         fill_probe(e, out, budget, layer, &heads, &one, err))
         return err->code;
-    return needs & KVT_NEED_WEIGHTS ? engine_fill_weights(e, out, layer, lane, err) : KVT_OK;
+    if ((needs & KVT_NEED_WEIGHTS) &&
+        engine_fill_tensors(e, &e->weights, &out->weights, layer, lane, err))
+        return err->code;
+    return engine_fill_tensors(e, &e->table, &out->share_weights, layer, lane, err);
 }
 
-void engine_row(const kvt_engine *e, float *out, int layer, int lane, const int64_t *pos,
-                int64_t n_slot)
+static void gather_row(float *out, const float *row, const int64_t *pos, int64_t n_slot)
+{
+    double sum = 0;
+    for (int64_t s = 0; s < n_slot; s++) {
+        out[s] = row[pos[s]];
+        sum += (double)out[s];
+    }
+    /* All that is left may have underflowed in halves, or lie behind the query: such a row says
+     * nothing. */
+    double scale = sum > 0 ? 1 / sum : 0;
+    for (int64_t s = 0; s < n_slot; s++)
+        out[s] = (float)((double)out[s] * scale);
+}
+
+void engine_rows(const kvt_engine *e, float *out, int layer, int lane, const int64_t *pos,
+                 int64_t n_slot)
 {
     const engine_layer *l = &e->layer[layer];
     const kvt_view *rows = &l->feed.rows;
     bool whole = n_slot == l->n_arrived;
-    for (int h = 0; h < e->n_head; h++, out += n_slot) {
+    for (int h = 0; h < e->n_head; h++) {
         const float *row = (const float *)rows->data + (lane * e->n_head + h) * rows->stride[0];
-        if (whole) {
-            memcpy(out, row, (size_t)n_slot * sizeof *out);
-            continue;
+        for (int64_t q = 0; q < rows->dim[1]; q++, out += n_slot, row += rows->stride[1]) {
+            if (whole)
+                memcpy(out, row, (size_t)n_slot * sizeof *out);
+            else
+                gather_row(out, row, pos, n_slot);
         }
-        double sum = 0;
-        for (int64_t s = 0; s < n_slot; s++) {
-            out[s] = row[pos[s]];
-            sum += (double)out[s];
-        }
-        /* All that is left may have underflowed in halves: such a row says nothing. */
-        double scale = sum > 0 ? 1 / sum : 0;
-        for (int64_t s = 0; s < n_slot; s++)
-            out[s] = (float)((double)out[s] * scale);
     }
 }

@@ -1,6 +1,7 @@
 /* finish_array.c - the arrays of a result, and its note. */
 #include "replay/finish_priv.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -140,21 +141,54 @@ static void note_joins(const finisher *f, char *out, size_t cap)
     }
 }
 
-/* What a reader of the table must know besides its numbers. */
-char *finish_note(const finisher *f)
+/* How many channels each budget leaves the keys. */
+static void note_channels(const finisher *f, char *out, size_t cap)
 {
-    char text[NOTE_MAX] = "";
+    const pass *p = f->p;
+    const char *gap = "channels of a key: ";
+    for (int c = 0; c < p->n_cell; c++) {
+        size_t n = strlen(out);
+        if (strcmp(f->r->cell[c].status, "ok") != 0 || cap - n < NOTE_CELL)
+            continue;
+        snprintf(out + n, cap - n, "%s%d of %lld at %s", gap,
+                 (int)p->lane_channels[pass_lane(p, c, f->layer[0], 0)],
+                 (long long)f->info->facts.model.head_dim, p->cell[c].asked->text);
+        gap = ", ";
+    }
+}
+
+/* How much better another sharing out could be, as the allocator says, at the worst budget. */
+static void note_gap(const finisher *f, char *out, size_t cap)
+{
+    const pass *p = f->p;
+    double worst = NAN;
+    for (int c = 0; p->engine && c < p->n_cell; c++) {
+        double gap = kvt_engine_gap(p->engine, c);
+        bool ok = strcmp(f->r->cell[c].status, "ok") == 0 && !isnan(gap);
+        worst = ok && !(worst > gap) ? gap : worst;
+    }
+    size_t n = strlen(out);
+    if (!isnan(worst) && cap - n > 2 * NOTE_CELL)
+        snprintf(out + n, cap - n,
+                 "%s%s: any other sharing out keeps at most %.4f more of the mass",
+                 n ? "; " : "", p->use->share->name, worst);
+}
+
+static void note_pass(const finisher *f, char *text, size_t cap)
+{
     const pass *p = f->p;
     int64_t acted = 0;
     bool recent = false, frozen = false;
     if (p->knows_response && !p->reason[0])
-        snprintf(text, sizeof text, "knows the response: a bound, no policy");
+        snprintf(text, cap, "knows the response: a bound, no policy");
     else if (p->joins && !p->reason[0])
-        note_joins(f, text, sizeof text);
+        note_joins(f, text, cap);
+    else if (p->channels && !p->reason[0])
+        note_channels(f, text, cap);
     else if (p->use->traits.by_threshold && !p->reason[0])
-        note_threshold(f, text, sizeof text);
+        note_threshold(f, text, cap);
     if (text[0])
-        return kvt_copy_text(text);
+        return;
     for (int c = 0; c < p->n_cell; c++) {
         acted = kvt_max(acted, f->r->cell[c].acted_count);
         frozen |= p->inside && is_frozen(f, c);
@@ -162,13 +196,21 @@ char *finish_note(const finisher *f)
             recent |= kvt_engine_kept_latest(p->engine, c, f->layer[i]);
     }
     if (p->inside && acted > 0)
-        snprintf(text, sizeof text, "acted %lld times%s", (long long)acted,
+        snprintf(text, cap, "acted %lld times%s", (long long)acted,
                  frozen ? "; frozen: every new token left at once" : "");
     else if (recent)
         snprintf(
-            text, sizeof text,
+            text, cap,
             "the prompt is no longer than the observation window: the latest tokens are kept");
     else if (!p->lost && p->n_response > 0 && !p->reason[0])
-        snprintf(text, sizeof text, "level summary: mean mass only, from future/mean");
+        snprintf(text, cap, "level summary: mean mass only, from future/mean");
+}
+
+/* What a reader of the table must know besides its numbers. */
+char *finish_note(const finisher *f)
+{
+    char text[NOTE_MAX] = "";
+    note_pass(f, text, sizeof text);
+    note_gap(f, text, sizeof text);
     return text[0] ? kvt_copy_text(text) : NULL;
 }

@@ -9,6 +9,7 @@
 
 #include "base/select.h"
 #include "kvt/arena.h"
+#include "kvt/pieces.h"
 
 enum { STOP_EVERY = 32 }; /* rows between two looks at whether to stop */
 
@@ -116,6 +117,17 @@ static kvt_code measure_step(const run *r, int layer, moving *v, int64_t step,
     return KVT_OK;
 }
 
+/* The rows in front of row m that some pass decides anew by, decoded once for all of them. */
+static kvt_code open_rows(const run *r, layer_feed *f, int64_t m, kvt_err *err)
+{
+    unsigned by_rows = KVT_NEED_ATTN | KVT_NEED_LOGITS;
+    int64_t n = 1;
+    for (int i = 0; i < r->n; i++)
+        if (lives_here(r, i, false, true) && (r->list[i]->use->traits.needs & by_rows))
+            n = kvt_max(n, pass_queries(r->list[i], m));
+    return n > 1 ? feed_rows(f, m, n, err) : KVT_OK;
+}
+
 static kvt_code live_row(pass *p, int layer, layer_feed *f, int64_t m, desk *d, kvt_err *err)
 {
     kvt_feed feed;
@@ -128,7 +140,7 @@ static kvt_code live_row(pass *p, int layer, layer_feed *f, int64_t m, desk *d, 
                    .whole = &d->whole,
                    .line = d->line,
                    .mixed = d->mixed};
-    feed_token(f, &feed, m, p->scores);
+    feed_token(f, &feed, m, pass_queries(p, m), p->scores);
     if (kvt_engine_token(p->engine, layer, &feed, err))
         return err->code;
     if (!drop_first)
@@ -188,6 +200,8 @@ kvt_code live_layer(const run *r, layer_feed *f, desk *d, int layer, kvt_err *er
         const float *row = feed_row(f, m);
         if (m % STOP_EVERY == STOP_EVERY - 1 && pass_stop(r, err))
             code = err->code;
+        if (!code)
+            code = open_rows(r, f, m, err);
         if (!code)
             code = measure_step(r, layer, &v, m, t->n_prompt + m, false, err);
         for (int i = 0; !code && i < r->n; i++)
@@ -257,7 +271,10 @@ static kvt_code whole_row(const run *r, pass *p, desk *d, open_layer *o, int64_t
                            .line = d->line,
                            .mixed = d->mixed};
             kvt_feed token;
-            feed_token(f, &token, m, p->scores);
+            if (round == 0 && pass_queries(p, m) > 1 &&
+                feed_rows(f, m, pass_queries(p, m), err))
+                return err->code;
+            feed_token(f, &token, m, pass_queries(p, m), p->scores);
             if (round == 0 && kvt_engine_token(p->engine, l, &token, err))
                 return err->code;
             if (round == late)

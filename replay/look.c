@@ -1,6 +1,8 @@
 /* look.c - what the engine holds, found and refused, for those who drive it. */
 #include "replay/engine_priv.h"
 
+#include <math.h>
+
 void kvt_engine_held(const kvt_engine *e, int budget, int layer, int lane, const int64_t **pos,
                      int64_t *n)
 {
@@ -63,6 +65,18 @@ const char *kvt_engine_refused(const kvt_engine *e, int budget, int layer, bool 
         return NULL;
     *failed = l->failed[budget];
     return l->refusal[budget];
+}
+
+double kvt_engine_gap(const kvt_engine *e, int budget)
+{
+    double sum = 0;
+    int n = 0;
+    for (int i = 0; i < e->n_layer; i++) {
+        const engine_gap *gap = e->layer[i].gap;
+        sum += gap ? gap[budget].sum : 0;
+        n += gap ? gap[budget].n : 0;
+    }
+    return n > 0 ? sum / n : NAN;
 }
 
 bool kvt_engine_kept_latest(const kvt_engine *e, int budget, int layer)

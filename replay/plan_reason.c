@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kvt/pieces.h"
+
 /* Writes the reason; always true, so that the first one ends the search. */
 static bool say(pass *x, const char *fmt, ...) KVT_PRINTF(2, 3);
 static bool say(pass *x, const char *fmt, ...)
@@ -32,6 +34,15 @@ static bool has_peer(const trace_set *s, int trace)
     return false;
 }
 
+/* What the pass that drops channels shows to score(). */
+static bool reads_more_than_keys(pass *x)
+{
+    const unsigned shown =
+        KVT_NEED_KEYS | KVT_NEED_VALUES | KVT_NEED_QUERIES; /* and the window's queries */
+    return x->channels && (x->use->traits.needs & ~shown) &&
+           say(x, ": what ranks channels sees keys, values and queries only");
+}
+
 static bool is_impossible(pass *x, const kvt_trace_info *info)
 {
     const kvt_traits *traits = &x->use->traits;
@@ -44,8 +55,9 @@ static bool is_impossible(pass *x, const kvt_trace_info *info)
                    ": a join is decided by the token itself, the trace's decisions come %lld "
                    "tokens later",
                    (long long)shift);
+    const char *why = kvt_use_why_not(x->use);
     return traits->exactness == KVT_NOT_REPLAYABLE && !x->joins &&
-           say(x, ": not replayable from a trace");
+           say(x, ": not replayable%s %s", why ? ":" : "", why ? why : "from a trace");
 }
 
 /* A decay of KVpop's that is none: scores would grow with age, or have no logarithm. */
@@ -103,10 +115,25 @@ static bool lacks_others(const plan *p, pass *x, int trace)
                   "in the run to match one, or threshold=X");
 }
 
+int64_t pass_queries(const pass *p, int64_t row)
+{
+    if (!p->use->again || !p->inside || (row + 1) % p->every != 0)
+        return 1;
+    return kvt_max(kvt_use_window(p->use, p->n_prompt + row + 1), 1);
+}
+
+int64_t pass_window(const pass *p)
+{
+    int64_t n = kvt_use_window(p->use, p->n_prompt);
+    for (int64_t m = p->every - 1; p->use->again && m < p->n_response; m += p->every)
+        n = kvt_max(n, pass_queries(p, m) - m - 1);
+    return n;
+}
+
 static bool lacks_rows(pass *x, const kvt_trace_info *info)
 {
     unsigned needs = x->use->traits.needs;
-    int64_t window = kvt_use_window(x->use, x->n_prompt);
+    int64_t window = pass_window(x);
     int64_t before = info->n_query - x->n_response;
     if ((x->inside || x->skip) && x->n_response > 0 && !info->has[KVT_DS_QUERY_POS])
         return say(x, " acts in decode and needs rows, which this trace (level %s) lacks",
@@ -124,6 +151,6 @@ static bool lacks_rows(pass *x, const kvt_trace_info *info)
 void plan_reason(const plan *p, pass *x, int trace, kvt_trace *t)
 {
     const kvt_trace_info *info = kvt_trace_info_of(t);
-    (void)(is_impossible(x, info) || lacks_data(x, t) || has_odd_decay(x, t) ||
+    (void)(is_impossible(x, info) || reads_more_than_keys(x) || lacks_data(x, t) || has_odd_decay(x, t) ||
            lacks_others(p, x, trace) || lacks_rows(x, info));
 }

@@ -47,7 +47,9 @@ static bool is_read(const plan *p, const char *kind)
 {
     for (int i = 0; i < p->n_use; i++) {
         const kvt_policy *policy = p->use[i].use->policy;
-        if (policy->weights && strcmp(plan_weights_kind(policy), kind) == 0)
+        const kvt_share *share = p->use[i].use->share;
+        if ((policy->weights && strcmp(plan_weights_kind(policy), kind) == 0) ||
+            (share->weights && strcmp(kvt_share_kind(share), kind) == 0))
             return true;
     }
     return false;
@@ -79,7 +81,7 @@ static void check_offers(const plan *p)
                     p->file[i].path, first->path, kind);
         if (p->file[i].offered && !is_read(p, kind))
             kvt_log(p->ctx, KVT_LOG_WARN, "replay",
-                    "weights '%s': no policy of this run reads a file of kind %s",
+                    "weights '%s': no policy or allocator of this run reads a file of kind %s",
                     p->file[i].path, kind);
     }
 }
@@ -118,7 +120,8 @@ kvt_code plan_weights_named(plan *p, kvt_err *err)
     check_offers(p);
     for (int i = 0; i < p->n_use; i++) {
         const kvt_use *u = p->use[i].use;
-        if (u->own.weights[0] && add_file(p, u->own.weights, false, err))
+        if ((u->own.weights[0] && add_file(p, u->own.weights, false, err)) ||
+            (u->own.table[0] && add_file(p, u->own.table, false, err)))
             return kvt_within(err, "policy %s", u->name);
     }
     return KVT_OK;
@@ -133,15 +136,16 @@ bool plan_weights_offers(const plan *p, const kvt_policy *policy)
     return false;
 }
 
-/* The file that was named, or the one of the policy's kind: that of the trace's model first. */
-static plan_file *find_file(const plan *p, const kvt_use *u, const char *weights_digest)
+/* The file that was named, or one of that kind: that of the trace's model first. */
+static plan_file *find_file(const plan *p, const char *named, const char *kind,
+                            const char *weights_digest)
 {
     plan_file *found = NULL;
-    if (u->own.weights[0])
-        return file_at(p, u->own.weights);
+    if (named[0])
+        return file_at(p, named);
     for (int i = 0; i < p->n_file; i++) {
         const kvt_scorer_info *s = kvt_scorer_info_of(p->file[i].scorer);
-        if (!p->file[i].offered || strcmp(s->kind, plan_weights_kind(u->policy)) != 0)
+        if (!p->file[i].offered || strcmp(s->kind, kind) != 0)
             continue;
         if (strcmp(s->weights_digest, weights_digest) == 0)
             return &p->file[i];
@@ -158,13 +162,33 @@ static const char *trainer_of(const char *kind)
     return strcmp(kind, "kvpop") == 0 ? "kvpop:scorer=mlstm" : kind;
 }
 
+static void plan_table(const plan *p, pass *x, const kvt_trace_info *info)
+{
+    kvt_err err;
+    const kvt_share *s = x->use->share;
+    if (!s->weights || x->use->traits.by_threshold || x->reason[0])
+        return;
+    const plan_file *file =
+        find_file(p, x->use->own.table, kvt_share_kind(s), info->facts.weights_digest);
+    x->table = file ? file->scorer : NULL;
+    if (!file)
+        snprintf(x->reason, sizeof x->reason, "allocator %s needs table=FILE (kvt train %s)",
+                 s->name, trainer_of(kvt_share_kind(s)));
+    else if (kvt_use_check_table(x->use, x->table, &info->facts.model,
+                                 info->facts.weights_digest, info->layer_id, info->n_layer,
+                                 &err))
+        snprintf(x->reason, sizeof x->reason, "allocator %s: table: %.180s", s->name, err.text);
+}
+
 void plan_weights(const plan *p, pass *x, const kvt_trace_info *info)
 {
     kvt_err err;
     const kvt_use *u = x->use;
+    plan_table(p, x, info);
     if (!u->policy->weights || !(u->traits.needs & KVT_NEED_WEIGHTS) || x->reason[0])
         return;
-    plan_file *file = find_file(p, u, info->facts.weights_digest);
+    plan_file *file =
+        find_file(p, u->own.weights, plan_weights_kind(u->policy), info->facts.weights_digest);
     x->weights = file ? file->scorer : NULL;
     if (!file)
         snprintf(x->reason, sizeof x->reason, "policy %s needs weights=FILE (kvt train %s)",

@@ -220,9 +220,10 @@ static kvt_code start(job *j, pass *x, kvt_err *err)
                             .seed = x->seed,
                             .trace_digest = j->info->digest,
                             .weights = x->weights,
+                            .table = x->table,
                             .probe_of = probe,
                             .threshold = x->use->traits.by_threshold ? threshold : NULL};
-    if (!x->joins && kvt_engine_new(&x->engine, &spec, err))
+    if (!pass_is_apart(x) && kvt_engine_new(&x->engine, &spec, err))
         return err->code;
     return pass_make(x, j->info, err);
 }
@@ -305,7 +306,8 @@ static void write_result(job *j, kvt_result *r)
 /* What the best choice loses at every total, once for lanes of kv heads and of query heads. */
 static kvt_code find_best(job *j, const pass *x, const double **best, kvt_err *err)
 {
-    bool compared = !x->reason[0] && !x->inside && !x->skip && x->n_response > 0;
+    bool compared = !x->reason[0] && !x->inside && !x->skip && !pass_is_apart(x) &&
+                    x->n_response > 0;
     *best = NULL;
     if (!compared)
         return KVT_OK;
@@ -478,6 +480,7 @@ kvt_code kvt_replay(kvt_results **out, kvt_replay_counts *counts, const kvt_repl
     }
     int n_bad = p.set.n_bad;
     memcpy(j.n->left_out, p.left_out, sizeof j.n->left_out);
+    memcpy(j.n->no_trace, p.no_trace, sizeof j.n->no_trace);
     plan_close(&p);
     return code ? code : end_of_run(&j, n_bad, err);
 }

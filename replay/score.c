@@ -8,7 +8,6 @@
  * is gone when the last one has come. */
 #include "replay/engine_priv.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,9 +50,13 @@ void engine_check_fit(kvt_engine *e, int budget, const int *layer, int n_layer)
         engine_refuse(e, budget, layer, n_layer, false, "the budget rule gives no slot at all");
     else if (e->policy->fits && !e->policy->fits(e->use->params, B, all, why, sizeof why))
         engine_refuse(e, budget, layer, n_layer, false, "%s", why);
+    else if (e->base && e->base->policy->fits &&
+             !e->base->policy->fits(e->base->params, B, all, why, sizeof why))
+        engine_refuse(e, budget, layer, n_layer, false, "base %s: %s", e->base->policy->name,
+                      why);
     /* C005: nothing lies before an observation window that is as long as the prompt; the
      * queries of a whole layer are no such window. */
-    bool window = e->policy->window && !(e->traits.needs & KVT_NEED_LAYER);
+    bool window = stage_has_window(e) && !(e->traits.needs & KVT_NEED_LAYER);
     bool recent = window && kvt_use_window(e->use, n) >= n && B < n && n > 1;
     for (int i = 0; i < n_layer; i++)
         e->layer[layer[i]].recent[budget] = recent;
@@ -68,29 +71,26 @@ static void note_draw(kvt_engine *e, const engine_turn *t, const uint64_t *befor
         e->layer[t->layer].drew = true;
 }
 
-/* Calls score() and counts what is pinned. False: a score is not finite (`at` says whose). */
+/* Calls score() and counts what is pinned. False: a score is not finite (`at` says whose), or
+ * there is no memory (-1). */
 static bool score_lane(kvt_engine *e, engine_turn *t, int64_t *at)
 {
     engine_layer *l = &e->layer[t->layer];
     int64_t n = t->view.n_slot;
     uint64_t before[KVT_RNG_WORDS];
     memcpy(before, t->view.rng, sizeof before);
-    if (e->policy->score)
-        e->policy->score(e->use->params, t->score, t->pinned, &t->view);
-    kvt_arena_rewind(l->hook, 0);
+    bool prompt = l->n_arrived == e->n_prompt, windowed = prompt || e->use->again;
+    bool scored = stage_score(e, t, windowed, at);
     note_draw(e, t, before);
+    if (!scored || *at >= 0)
+        return false;
     t->n_pinned = 0;
     for (int64_t s = 0; s < n; s++)
         t->n_pinned += t->pinned[s];
-    for (int64_t s = 0; s < n; s++) {
-        if (!t->pinned[s] && !isfinite(t->score[s])) {
-            *at = s;
-            return false;
-        }
-    }
-    bool all = t->n_pinned == n && e->policy->window && l->step == 0;
-    if (all && kvt_use_window(e->use, e->n_prompt) >= e->n_prompt) {
-        /* C005: a window that pins the whole prompt says nothing of it; the latest are kept. */
+    bool all = t->n_pinned == n && stage_has_window(e) && (l->step == 0 || e->use->again);
+    int64_t seen = l->step == 0 ? e->n_prompt : l->n_arrived;
+    if (all && kvt_use_window(e->use, seen) >= n) {
+        /* C005: a window that pins all there is says nothing of it; the latest are kept. */
         for (int64_t s = 0; s < n; s++)
             t->score[s] = (float)s, t->pinned[s] = false;
         t->n_pinned = 0;
@@ -98,20 +98,49 @@ static bool score_lane(kvt_engine *e, engine_turn *t, int64_t *at)
     return true;
 }
 
+/* Before a lane's slots are shared out for the first time the allocator looks at it. */
+static void learn_share(kvt_engine *e, const engine_turn *t, int budget)
+{
+    engine_layer *l = &e->layer[t->layer];
+    bool given = budget >= 0 && l->n_arrived > e->n_prompt &&
+                 engine_count_at(e, budget, t->layer, t->lane)->budget > 0;
+    if (!e->learner || given)
+        return;
+    memset(t->share_mark, 0,
+           (size_t)(t->view.n_slot * e->learner->mark_width) * sizeof *t->share_mark);
+    e->learner->learn(e->use->share_params, t->share_mark, &t->view,
+                      e->policy->score ? t->score : NULL, t->pinned);
+    kvt_arena_rewind(l->hook, 0);
+}
+
+static void refuse_score(kvt_engine *e, int budget, const int *layer, int n_layer,
+                         const engine_turn *t, int64_t at)
+{
+    char whose[96] = "";
+    if (at < 0) {
+        engine_refuse(e, budget, layer, n_layer, true, "out of memory while it scores");
+        return;
+    }
+    if (t->odd_base)
+        snprintf(whose, sizeof whose, "base %s: ", e->base->policy->name);
+    engine_refuse(e, budget, layer, n_layer, true,
+                  "%sscore of token %lld is %g (layer %d, lane %d), expected a finite number",
+                  whose, (long long)t->view.pos[at], t->odd_value, t->view.model_layer,
+                  t->lane);
+}
+
 bool engine_score(kvt_engine *e, engine_turn *turn, int n, int budget, const int *layer,
                   int n_layer)
 {
     for (int i = 0; i < n; i++) {
         int64_t at = 0;
-        if (score_lane(e, &turn[i], &at))
+        if (score_lane(e, &turn[i], &at)) {
+            learn_share(e, &turn[i], budget);
             continue;
+        }
         for (int b = 0; b < e->n_budget; b++)
             if (budget < 0 || b == budget)
-                engine_refuse(
-                    e, b, layer, n_layer, true,
-                    "score of token %lld is %g (layer %d, lane %d), expected a finite number",
-                    (long long)turn[i].view.pos[at], (double)turn[i].score[at],
-                    turn[i].view.model_layer, turn[i].lane);
+                refuse_score(e, b, layer, n_layer, &turn[i], at);
         return false;
     }
     return true;

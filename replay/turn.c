@@ -52,6 +52,30 @@ kvt_code kvt_engine_rank(const kvt_engine *e, int layer, int lane, int32_t *rank
 /* ---- turns ---------------------------------------------------------------------------------
  */
 
+/* Where the allocator's marks of a score at the prompt's end lie. */
+static float *share_mark(const kvt_engine *e, int budget, const engine_turn *t)
+{
+    float *all = e->layer[t->layer].share_mark;
+    return all ? all + engine_score_at(e, budget, t->lane) * e->learner->mark_width : NULL;
+}
+
+/* What the base learned from the prompt, for this decision alone. */
+static bool copy_base(const kvt_engine *e, engine_turn *t)
+{
+    const engine_layer *l = &e->layer[t->layer];
+    size_t n = (size_t)(e->n_prompt * e->base_width);
+    if (!e->base)
+        return true;
+    t->base.mark = kvt_arena_array(l->work, (int64_t)n + 1, sizeof *t->base.mark);
+    t->base.state = kvt_arena_get(l->work, e->base_state + 1);
+    if (!t->base.mark || !t->base.state)
+        return false;
+    memcpy(t->base.mark, l->base.mark + (size_t)t->lane * n, n * sizeof *t->base.mark);
+    memcpy(t->base.state, (char *)l->base.state + (size_t)t->lane * (e->base_state + 1),
+           e->base_state);
+    return true;
+}
+
 /* A lane at the end of the prompt, with marks of its own where a budget has them. */
 kvt_code turn_start(kvt_engine *e, engine_turn *t, int budget, kvt_err *err)
 {
@@ -62,7 +86,7 @@ kvt_code turn_start(kvt_engine *e, engine_turn *t, int budget, kvt_err *err)
     float *mark = kvt_arena_array(l->work, n * width + 1, sizeof *mark);
     char *state = kvt_arena_get(l->work, e->state_size + 1);
     uint64_t *rng = kvt_arena_array(l->work, KVT_RNG_WORDS, sizeof *rng);
-    if (!mark || !state || !rng)
+    if (!mark || !state || !rng || !copy_base(e, t))
         return kvt_fail_memory(err, n * width * (int64_t)sizeof *mark);
     memcpy(mark, l->mark + t->lane * n * width, (size_t)(n * width) * sizeof *mark);
     memcpy(state, (char *)l->state + (size_t)t->lane * (e->state_size + 1), e->state_size);
@@ -71,11 +95,10 @@ kvt_code turn_start(kvt_engine *e, engine_turn *t, int budget, kvt_err *err)
     t->view.budget = budget < 0 ? 0 : e->budget[budget];
     t->score = l->score + engine_score_at(e, budget, t->lane);
     t->pinned = l->pinned + engine_score_at(e, budget, t->lane);
+    t->share_mark = share_mark(e, budget, t);
     memset(t->score, 0, (size_t)n * sizeof *t->score);
     memset(t->pinned, 0, (size_t)n * sizeof *t->pinned);
-    if (e->policy->begin)
-        e->policy->begin(e->use->params, &t->view);
-    kvt_arena_rewind(l->hook, 0);
+    stage_begin(e, &t->view, &t->base);
     return KVT_OK;
 }
 
@@ -92,6 +115,7 @@ kvt_code turn_scored(kvt_engine *e, engine_turn *t, int budget, kvt_err *err)
     t->view.budget = budget < 0 ? 0 : e->budget[budget];
     t->score = l->score + engine_score_at(e, budget, t->lane);
     t->pinned = l->pinned + engine_score_at(e, budget, t->lane);
+    t->share_mark = share_mark(e, budget, t);
     t->n_pinned = 0;
     for (int64_t s = 0; s < n; s++)
         t->n_pinned += t->pinned[s];
@@ -112,25 +136,33 @@ kvt_code turn_resume(kvt_engine *e, engine_turn *t, int budget, kvt_err *err)
     l->feed.rows = rows;
     if (code)
         return code;
-    if (!prompt && lane->row && !e->traits.drop_first)
+    bool anew = !prompt && e->use->again;
+    if (!prompt && !anew && lane->row && !e->traits.drop_first)
         t->view.attn =
             kvt_view_of(lane->row, KVT_F32, KVT_SHAPE("HQS", e->n_head, 1, lane->n_slot));
     t->view.mark = lane->mark, t->view.state = lane->state, t->view.rng = lane->rng;
+    t->base = lane->base;
     t->view.budget = e->budget[budget];
     t->score = prompt ? l->score + engine_score_at(e, budget, t->lane)
                       : kvt_arena_array(l->work, lane->n_slot, sizeof *t->score);
     t->pinned = prompt ? l->pinned + engine_score_at(e, budget, t->lane)
                        : kvt_arena_array(l->work, lane->n_slot, sizeof *t->pinned);
-    if (!t->score || !t->pinned)
+    if (e->learner)
+        t->share_mark =
+            prompt ? share_mark(e, budget, t)
+                   : kvt_arena_array(l->work, lane->n_slot * e->learner->mark_width + 1,
+                                     sizeof *t->share_mark);
+    if (!t->score || !t->pinned || (e->learner && !t->share_mark))
         return kvt_fail_memory(err, lane->n_slot * (int64_t)sizeof *t->score);
     if (prompt) {
         memset(t->score, 0, (size_t)lane->n_slot * sizeof *t->score);
         memset(t->pinned, 0, (size_t)lane->n_slot * sizeof *t->pinned);
     }
-    if (!lane->begun && e->policy->begin)
-        e->policy->begin(e->use->params, &t->view);
+    if (anew && again_learn(e, t, budget, err))
+        return err->code;
+    if (!lane->begun)
+        stage_begin(e, &t->view, &lane->base);
     lane->begun = true;
-    kvt_arena_rewind(l->hook, 0);
     return KVT_OK;
 }
 
@@ -168,7 +200,7 @@ void turn_evict(kvt_engine *e, int budget, const engine_turn *t)
         gone = n_slot - kept;
     } else {
         engine_lane *lane = engine_lane_at(e, budget, t->layer, t->lane);
-        size_t width = (size_t)e->slot_width;
+        size_t width = (size_t)e->slot_width, base = (size_t)e->base_width;
         memset(lane->pinned, 0, (size_t)e->n_token);
         for (int64_t s = 0; s < n_slot; s++)
             lane->pinned[lane->pos[s]] = t->pinned[s];
@@ -181,6 +213,9 @@ void turn_evict(kvt_engine *e, int budget, const engine_turn *t)
                 lane->pos[kept] = lane->pos[s];
                 memcpy(lane->mark + (size_t)kept * width, lane->mark + (size_t)s * width,
                        width * sizeof *lane->mark);
+                if (e->base)
+                    memcpy(lane->base.mark + (size_t)kept * base,
+                           lane->base.mark + (size_t)s * base, base * sizeof *lane->base.mark);
             }
             kept++;
         }

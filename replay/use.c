@@ -1,10 +1,10 @@
 /* use.c - the text form of a policy: ranking[/allocator][:k=v,...].
  *
- * Every k=v belongs to one of three tables: the policy's, its allocator's, or the engine's own
- * (weights, probe, file, threshold, every), of which only those are taken that mean something
- * for the policy. The canonical text holds every parameter of the first two and what is set of
- * the third. */
-#include "kvt/replay.h"
+ * Every k=v belongs to one of four tables: the policy's, its allocator's, its base's
+ * (base.k=v), or the engine's own (weights, probe, base, file, table, threshold, every), of
+ * which only those are taken that mean something for the policy. The canonical text holds every
+ * parameter of the first three and what is set of the last. */
+#include "replay/use_priv.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "kvt/arena.h"
 
-enum { TEXT_MAX = 2048, WORDS_MAX = 96 };
+enum { TEXT_MAX = USE_TEXT_MAX, WORDS_MAX = 96 };
 
 static const kvt_param own_params[] = {
     {.name = "weights",
@@ -37,6 +37,11 @@ static const kvt_param own_params[] = {
      .offset = offsetof(kvt_use_params, file),
      .unit = "",
      .help = "score file made by kvt import --scores"},
+    {.name = "table",
+     .type = KVT_TEXT,
+     .offset = offsetof(kvt_use_params, table),
+     .unit = "",
+     .help = "file of the allocator's learned table"},
     {.name = "threshold",
      .type = KVT_TEXT,
      .offset = offsetof(kvt_use_params, threshold),
@@ -44,7 +49,8 @@ static const kvt_param own_params[] = {
      .help = "score above which a slot is kept; empty: the one that meets the budget on the "
              "other traces"},
     KVT_PARAM(kvt_use_params, every, 0, 0, 1048576, "tokens",
-              "decode: decide every K tokens; 0: as often as the policy does"),
+              "decode: decide every K tokens; 0: as often as the policy does. A policy of the "
+              "prompt only decides anew every K tokens, as at the end of the prompt"),
     {0},
 };
 
@@ -53,8 +59,8 @@ const kvt_param *kvt_use_table(void)
     return own_params;
 }
 
-/* Whether one of the engine's own parameters means something for a policy. */
-static bool takes(const kvt_policy *p, const char *name)
+/* Whether one of the engine's own parameters means something for a policy and its allocator. */
+static bool takes(const kvt_policy *p, const kvt_share *s, const char *name)
 {
     if (strcmp(name, "weights") == 0)
         return p->weights != NULL;
@@ -64,9 +70,11 @@ static bool takes(const kvt_policy *p, const char *name)
         return p->traits.needs & KVT_NEED_SCORES;
     if (strcmp(name, "threshold") == 0)
         return p->traits.by_threshold;
-    if (strcmp(name, "every") == 0)
-        return p->traits.phases & KVT_DECODE;
-    return false; /* base: no policy of this version scores in two stages */
+    if (strcmp(name, "base") == 0)
+        return p->base != NULL;
+    if (strcmp(name, "table") == 0)
+        return s && s->weights;
+    return strcmp(name, "every") == 0; /* use_again() says where it cannot be */
 }
 
 static const kvt_param *find(const kvt_param *table, const char *name)
@@ -76,7 +84,7 @@ static const kvt_param *find(const kvt_param *table, const char *name)
 
 /* What was typed, sorted by the table that it belongs to. */
 typedef struct pieces {
-    char policy[TEXT_MAX], share[TEXT_MAX], own[TEXT_MAX];
+    char policy[TEXT_MAX], share[TEXT_MAX], own[TEXT_MAX], base[TEXT_MAX];
 } pieces;
 
 static void append(char *out, const char *piece)
@@ -94,7 +102,7 @@ static kvt_code unknown(const kvt_policy *p, const kvt_share *s, const char *nam
     for (const kvt_param *t = s ? s->params : NULL; t && t->name && n < WORDS_MAX - 1; t++)
         known[n++] = t->name;
     for (const kvt_param *t = own_params; t->name && n < WORDS_MAX - 1; t++)
-        if (takes(p, t->name))
+        if (takes(p, s, t->name))
             known[n++] = t->name;
     known[n] = NULL;
     const char *near = text_nearest(name, known);
@@ -123,8 +131,10 @@ static kvt_code route(pieces *out, const kvt_policy *p, const kvt_share *s, cons
             append(out->policy, piece);
         else if (s && find(s->params, name))
             append(out->share, piece);
-        else if (kvt_param_find(own_params, name) && takes(p, name))
+        else if (kvt_param_find(own_params, name) && takes(p, s, name))
             append(out->own, piece);
+        else if (p->base && strncmp(name, "base.", 5) == 0)
+            append(out->base, piece + 5);
         else
             return unknown(p, s, name, err);
         text += n + (text[n] == ',');
@@ -174,16 +184,33 @@ static kvt_code fill(kvt_use *u, const pieces *typed, kvt_err *err)
     return s ? parse(s->params, u->share_params, typed->share, err) : KVT_OK;
 }
 
-static void find_traits(kvt_use *u)
+/* What the allocator sees together, reads and may give out. */
+static kvt_code merge_share(kvt_use *u, kvt_err *err)
+{
+    const kvt_share *s = u->share;
+    kvt_traits *t = &u->traits;
+    if (!s || t->by_threshold)
+        return KVT_OK;
+    if (s->by_score && !u->policy->score)
+        return kvt_fail(err, KVT_USAGE, "allocator %s compares scores, and the policy has none",
+                        s->name);
+    if (s->needs & (KVT_NEED_KEYS | KVT_NEED_VALUES))
+        t->new_slots_only = false;
+    t->scope = s->scope > t->scope ? s->scope : t->scope;
+    t->may_exceed |= s->may_exceed;
+    t->needs |= s->needs;
+    t->control |= (s->needs & KVT_NEED_FUTURE) != 0; /* it knows the response */
+    return KVT_OK;
+}
+
+static kvt_code find_traits(kvt_use *u, kvt_err *err)
 {
     u->traits = u->policy->traits;
     if (u->policy->vary)
         u->policy->vary(u->params, &u->traits);
-    if (u->share && !u->traits.by_threshold) {
-        if (u->share->scope > u->traits.scope)
-            u->traits.scope = u->share->scope;
-        u->traits.may_exceed |= u->share->may_exceed;
-    }
+    if (use_base_merge(u, err) || merge_share(u, err))
+        return err->code;
+    return use_again(u, err);
 }
 
 static void add_table(char *out, size_t cap, const kvt_param *table, const void *in)
@@ -206,11 +233,13 @@ static kvt_code print(kvt_use *u, kvt_err *err)
     add_table(text, sizeof text, u->policy->params, u->params);
     if (u->share)
         add_table(text, sizeof text, u->share->params, u->share_params);
+    use_base_print(u, text, sizeof text);
     const struct {
         const char *name, *value;
     } texts[] = {{"weights", u->own.weights},
                  {"probe", u->own.probe},
                  {"file", u->own.file},
+                 {"table", u->own.table},
                  {"threshold", u->own.threshold}};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         size_t n = strlen(text);
@@ -284,12 +313,9 @@ kvt_code kvt_use_parse(kvt_use **out, const kvt_registry *r, const char *text, k
         code = find_policy(u, r, name, err);
     if (!code && (find_share(u, share, err) ||
                   route(typed, u->policy, u->share, text + head + (text[head] != 0), err) ||
-                  fill(u, typed, err)))
+                  fill(u, typed, err) || use_base_open(u, r, typed->base, err) ||
+                  find_traits(u, err) || print(u, err)))
         code = kvt_within(err, "policy %s", name);
-    if (!code) {
-        find_traits(u);
-        code = print(u, err) ? kvt_within(err, "policy %s", name) : KVT_OK;
-    }
     kvt_free(typed);
     if (code)
         kvt_use_free(u);
@@ -304,6 +330,7 @@ void kvt_use_free(kvt_use *u)
         return;
     kvt_free(u->params);
     kvt_free(u->share_params);
+    kvt_use_free(u->base);
     kvt_free(u);
 }
 
@@ -312,6 +339,14 @@ void kvt_uses_free(kvt_use **u, int n)
     for (int i = 0; u && i < n; i++)
         kvt_use_free(u[i]);
     kvt_free(u);
+}
+
+const char *kvt_use_why_not(const kvt_use *u)
+{
+    if (u->traits.exactness != KVT_NOT_REPLAYABLE)
+        return NULL;
+    const char *base = u->base ? kvt_use_why_not(u->base) : NULL;
+    return base ? base : u->policy->why_not;
 }
 
 /* ---- lists ---------------------------------------------------------------------------------
@@ -345,13 +380,26 @@ static kvt_code add_text(kvt_use ***list, int *n, const kvt_registry *r, const c
     return add(list, n, u, err);
 }
 
+/* Adds a policy with its defaults, unless no trace could answer it. */
+static kvt_code add_one(kvt_use ***list, int *n, const kvt_registry *r, const char *name,
+                        kvt_err *err)
+{
+    kvt_use *u;
+    if (kvt_use_parse(&u, r, name, err))
+        return err->code;
+    if (!kvt_use_why_not(u))
+        return add(list, n, u, err);
+    kvt_use_free(u);
+    return KVT_OK;
+}
+
 static kvt_code add_all(kvt_use ***list, int *n, const kvt_registry *r, kvt_err *err)
 {
     const kvt_policy *const *p = r ? kvt_registry_policies(r) : kvt_policies();
     for (; *p; p++) {
         /* What needs a file that nobody named is no part of "all". */
         bool needs_file = (*p)->weights || ((*p)->traits.needs & KVT_NEED_SCORES);
-        if (!(*p)->traits.control && !needs_file && add_text(list, n, r, (*p)->name, err))
+        if (!(*p)->traits.control && !needs_file && add_one(list, n, r, (*p)->name, err))
             return err->code;
     }
     return KVT_OK;

@@ -14,6 +14,11 @@ static const char *kind_of(const kvt_policy *p)
     return p->weights_kind ? p->weights_kind : p->name;
 }
 
+const char *kvt_share_kind(const kvt_share *s)
+{
+    return s->weights_kind ? s->weights_kind : s->name;
+}
+
 /* ---- does the file fit ---------------------------------------------------------------------
  */
 
@@ -150,45 +155,68 @@ static kvt_code check_rule(const kvt_policy *p, const kvt_scorer *s, kvt_err *er
     return KVT_OK;
 }
 
+/* A file against the list of tensors that a policy or an allocator reads. */
+static kvt_code check_file(const kvt_weight *list, const char *kind, const kvt_scorer *s,
+                           const kvt_geometry *g, const char *weights_digest,
+                           const int32_t *layer_id, int n_layer, kvt_err *err)
+{
+    const kvt_scorer_info *info = kvt_scorer_info_of(s);
+    int64_t extent[LETTERS];
+    if (strcmp(info->kind, kind) != 0)
+        return kvt_fail(err, KVT_FORMAT, "'%s': expected a file of kind %s, got %s", info->path,
+                        kind, info->kind);
+    if (check_model(info, g, weights_digest, layer_id, n_layer, s, err))
+        return err->code;
+    known_extents(extent, info);
+    for (const kvt_weight *w = list; w->name; w++)
+        if (check_line(s, w, extent, err)) /* what is not found names the file itself */
+            return err->code == KVT_NOTFOUND ? KVT_NOTFOUND
+                                             : kvt_within(err, "'%s'", info->path);
+    return KVT_OK;
+}
+
 kvt_code kvt_use_check_weights(const kvt_use *u, const kvt_scorer *s, const kvt_geometry *g,
                                const char *weights_digest, const int32_t *layer_id, int n_layer,
                                kvt_err *err)
 {
-    const kvt_scorer_info *info = kvt_scorer_info_of(s);
-    int64_t extent[LETTERS];
     if (!u->policy->weights)
         return kvt_fail(err, KVT_USAGE, "policy %s reads no weights", u->policy->name);
-    if (strcmp(info->kind, kind_of(u->policy)) != 0)
-        return kvt_fail(err, KVT_FORMAT, "'%s': expected a file of kind %s, got %s", info->path,
-                        kind_of(u->policy), info->kind);
-    if (check_model(info, g, weights_digest, layer_id, n_layer, s, err))
+    if (check_file(u->policy->weights, kind_of(u->policy), s, g, weights_digest, layer_id,
+                   n_layer, err))
         return err->code;
-    known_extents(extent, info);
-    for (const kvt_weight *w = u->policy->weights; w->name; w++)
-        if (check_line(s, w, extent, err)) /* what is not found names the file itself */
-            return err->code == KVT_NOTFOUND ? KVT_NOTFOUND
-                                             : kvt_within(err, "'%s'", info->path);
-    return check_rule(u->policy, s, err) ? kvt_within(err, "'%s'", info->path) : KVT_OK;
+    return check_rule(u->policy, s, err) ? kvt_within(err, "'%s'", kvt_scorer_info_of(s)->path)
+                                         : KVT_OK;
+}
+
+kvt_code kvt_use_check_table(const kvt_use *u, const kvt_scorer *s, const kvt_geometry *g,
+                             const char *weights_digest, const int32_t *layer_id, int n_layer,
+                             kvt_err *err)
+{
+    if (!u->share->weights)
+        return kvt_fail(err, KVT_USAGE, "allocator %s reads no table", u->share->name);
+    return check_file(u->share->weights, kvt_share_kind(u->share), s, g, weights_digest,
+                      layer_id, n_layer, err);
 }
 
 /* ---- what a lane sees ----------------------------------------------------------------------
  */
 
-kvt_code engine_weights(kvt_engine *e, const kvt_scorer *s, kvt_err *err)
+kvt_code engine_tensors(engine_table *out, const kvt_weight *list, const kvt_scorer *s,
+                        kvt_err *err)
 {
     int n = 0;
-    if (!s || !e->policy->weights)
+    if (!s || !list)
         return KVT_OK;
-    while (e->policy->weights[n].name)
+    while (list[n].name)
         n++;
-    e->weights = kvt_alloc(n, sizeof *e->weights);
-    if (!e->weights)
-        return kvt_fail_memory(err, n * (int64_t)sizeof *e->weights);
-    e->scorer = s;
+    out->view = kvt_alloc(n, sizeof *out->view);
+    if (!out->view)
+        return kvt_fail_memory(err, n * (int64_t)sizeof *out->view);
+    out->scorer = s;
     for (int i = 0; i < n; i++)
-        if (kvt_scorer_find(s, e->policy->weights[i].name, &e->weights[i], err))
+        if (kvt_scorer_find(s, list[i].name, &out->view[i], err))
             return err->code;
-    e->n_weight = n;
+    out->n = n;
     return KVT_OK;
 }
 
@@ -215,25 +243,25 @@ static void narrow_by(kvt_view *v, char letter, int64_t first, int64_t count)
         narrow(v, (int)(at - v->axes), first, count);
 }
 
-kvt_code engine_fill_weights(const kvt_engine *e, kvt_lane *out, int layer, int lane,
-                             kvt_err *err)
+kvt_code engine_fill_tensors(const kvt_engine *e, const engine_table *t, const kvt_view **out,
+                             int layer, int lane, kvt_err *err)
 {
-    if (e->n_weight == 0)
+    if (t->n == 0)
         return KVT_OK;
     int model_layer = e->seq.layer_id ? e->seq.layer_id[layer] : layer;
-    int at = kvt_scorer_layer(e->scorer, model_layer);
-    kvt_view *list = kvt_arena_array(e->layer[layer].work, e->n_weight, sizeof *list);
+    int at = kvt_scorer_layer(t->scorer, model_layer);
+    kvt_view *list = kvt_arena_array(e->layer[layer].work, t->n, sizeof *list);
     if (!list)
-        return kvt_fail_memory(err, e->n_weight * (int64_t)sizeof *list);
+        return kvt_fail_memory(err, t->n * (int64_t)sizeof *list);
     if (at < 0)
         return kvt_fail(err, KVT_FORMAT, "'%s' holds no layer %d, which is replayed",
-                        kvt_scorer_info_of(e->scorer)->path, model_layer);
-    for (int i = 0; i < e->n_weight; i++) {
-        list[i] = e->weights[i];
+                        kvt_scorer_info_of(t->scorer)->path, model_layer);
+    for (int i = 0; i < t->n; i++) {
+        list[i] = t->view[i];
         narrow_by(&list[i], 'L', at, 0);
         narrow_by(&list[i], 'G', lane * e->n_kv / e->n_lane, 0);
         narrow_by(&list[i], 'H', (int64_t)lane * e->n_head, e->n_head);
     }
-    out->weights = list;
+    *out = list;
     return KVT_OK;
 }

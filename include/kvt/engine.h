@@ -153,5 +153,11 @@ KVT_API KVT_CHECKED kvt_code kvt_use_check_weights(const kvt_use *u, const kvt_s
                                                    const char *weights_digest,
                                                    const int32_t *layer_id, int n_layer,
                                                    kvt_err *err);
+/* The same for the allocator's table=FILE. */
+KVT_API KVT_CHECKED kvt_code kvt_use_check_table(const kvt_use *u, const kvt_scorer *s,
+                                                 const kvt_geometry *g,
+                                                 const char *weights_digest,
+                                                 const int32_t *layer_id, int n_layer,
+                                                 kvt_err *err);
 
 #endif

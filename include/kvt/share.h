@@ -18,7 +18,7 @@ typedef struct kvt_share {
     /* A table of its own: with one, the allocator takes the engine's parameter table=FILE, a
      * scorer file of this kind that holds these tensors (as kvt_policy.weights). */
     const kvt_weight *weights;
-    const char *weights_kind;
+    const char *weights_kind; /* NULL: the allocator's name */
 
     size_t params_size;
     const kvt_param *params; /* ends with {0}; NULL: none */
@@ -30,8 +30,10 @@ typedef struct kvt_share {
     void (*split)(const void *params, int64_t *budget, const kvt_lane *lane, int n_lane,
                   const float *const *score, const int64_t *n_pinned, int64_t total);
 
-    /* Optional. Once a lane, when it is scored at the end of the prompt and its views are
-     * there: writes what split() will want of each slot, mark [S mark_width]. */
+    /* Optional. Once a lane, when it is scored at the end of the prompt (where it first grows
+     * too long while decoding: then) and its views are there: writes what split() will want of
+     * each slot, mark [S mark_width], zero before. `score` is NULL where the policy has none.
+     */
     int mark_width;
     void (*learn)(const void *params, float *mark, const kvt_lane *lane, const float *score,
                   const bool *pinned);
@@ -44,9 +46,10 @@ typedef struct kvt_share {
 } kvt_share;
 
 /* Those that policies name as their own. */
-extern KVT_API const kvt_share kvt_share_even, kvt_share_pyramid;
+extern KVT_API const kvt_share kvt_share_ada, kvt_share_even, kvt_share_pyramid;
 
 KVT_API const kvt_share *const *kvt_shares(void);          /* by name, ends with NULL */
 KVT_API const kvt_share *kvt_share_find(const char *name); /* or NULL */
+KVT_API const char *kvt_share_kind(const kvt_share *s);    /* of the file that table= names */
 
 #endif

@@ -31,7 +31,7 @@ static const struct text_row {
     {"snapkv:window=16,compat=kvpress", "snapkv:compat=kvpress,window=16,pool=5", KVT_OK},
     {"snapkv/pyramid:beta=10", "snapkv/pyramid:compat=paper", KVT_OK},
     {"h2o:every=8", "h2o:compat=paper", KVT_OK},
-    {"snapkv:every=8", "no parameter 'every'", KVT_USAGE}, /* it does not act in decode */
+    {"snapkv:every=8", "snapkv:compat=paper", KVT_OK}, /* decides anew */
     {"snapkv:weights=x", "no parameter 'weights'", KVT_USAGE},
     {"snapkv:base=h2o", "no parameter 'base'", KVT_USAGE},
     {"snapkv:windw=16", "did you mean 'window'?", KVT_USAGE},

@@ -1,0 +1,7 @@
+# What the engine does around a policy: bases, decisions anew, allocators that learn.
+replay_plugin(stage_plugin stage_plugin.c)
+foreach(name engine_base)
+  kvt_test(test_${name} LABEL unit MODULES replay SOURCES test_${name}.c ../runs.c ../synth.c)
+  add_dependencies(test_${name} stage_plugin)
+  target_compile_definitions(test_${name} PRIVATE STAGE_PLUGIN="$<TARGET_FILE:stage_plugin>")
+endforeach()

@@ -21,7 +21,7 @@ typedef struct finisher {
 
 static inline bool is_on_top(const pass *p)
 {
-    return !p->inside && !p->skip && !p->joins;
+    return !p->inside && !p->skip && !pass_is_apart(p);
 }
 
 /* ---- finish_lane.c -------------------------------------------------------------------------

@@ -191,7 +191,8 @@ static kvt_code check(const kvt_registry *r, const kvt_policy *p, int i, kvt_err
     if (!p->title || !p->paper || !p->differs)
         return kvt_fail(err, KVT_FORMAT, "policy %s: title, paper and differs must be given",
                         p->name);
-    if (!p->score && !p->select)
+    bool refused = p->traits.exactness == KVT_NOT_REPLAYABLE && p->why_not;
+    if (!p->score && !p->select && !refused)
         return kvt_fail(err, KVT_FORMAT, "policy %s: neither score nor select is there",
                         p->name);
     if (!(p->traits.phases & (KVT_PREFILL | KVT_DECODE)))

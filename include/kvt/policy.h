@@ -49,7 +49,9 @@ typedef enum kvt_effect {
     /* All slots stay, channels of the keys go: score() ranks the D channels of the lane's keys
      * (out and pinned are [D], mark is as ever), once, at the end of the prompt. A budget of B
      * slots is the bytes of B slots: D (2 B - N) / N channels of N keys and all values; below
-     * N / 2 it is refused. */
+     * N / 2 it is refused. step() comes right in front of score(), and sees the same: keys,
+     * values, the last window() queries. select(), if there is one, marks keep[0] [D] with
+     * budget[0] channels. */
     KVT_CHANNELS
 } kvt_effect;
 
@@ -97,6 +99,9 @@ typedef struct kvt_traits {
      * (StreamingLLM's code): the same slots stay, but the output error is that of rows made
      * again from keys and queries turned to these positions. */
     bool cache_positions;
+
+    /* Under KVT_CHANNELS: so many of the last prompt tokens keep all channels of their keys. */
+    int64_t whole_recent;
 
     bool may_exceed; /* published arithmetic may hold more than B: the audit shows it */
 

@@ -90,13 +90,14 @@ static bool share_out(kvt_engine *e, const table *t, int64_t *share, const engin
     const kvt_share *s = e->use->share;
     int64_t B = e->budget[budget];
     for (int i = 0; i < n; i++)
-        share[i] = kvt_max(kvt_min(B, turn[i].view.n_slot),
-                           e->traits.may_exceed ? turn[i].n_pinned : 0);
+        share[i] = kvt_min(B, turn[i].view.n_slot);
     for (int from = 0, m; s && from < n; from += m) {
         m = group_size(turn, n, from, s->scope);
         share_group(e, t, share + from, &turn[from], from, m, budget);
     }
     for (int i = 0; i < n; i++) {
+        if (e->traits.may_exceed && turn[i].n_pinned == turn[i].view.n_slot)
+            share[i] = turn[i].view.n_slot; /* its rule leaves the lane whole */
         if (share[i] >= 1 && share[i] <= turn[i].view.n_slot && share[i] >= turn[i].n_pinned)
             continue;
         engine_refuse(

@@ -271,6 +271,9 @@ static bool decide(const cell *c, int64_t step, int64_t nominal, uint8_t *read)
     for (int i = 0; i < c->n_all; i += each)
         c->share->split(c->share_params, budget + i, c->lane + i, each,
                         (const float *const *)score + i, n_pinned + i, nominal * each);
+    for (int i = 0; i < c->n_all; i++) /* the rule leaves the lane whole */
+        if (c->traits.may_exceed && n_pinned[i] == c->lane[i].n_slot)
+            budget[i] = c->lane[i].n_slot;
     int scope = group_size(c, c->traits.scope);
     for (int i = 0; i < c->n_all; i += scope) {
         bool over = false;

@@ -91,12 +91,13 @@ static const struct {
       {"out/bias", "LG", 0}}},
     {"headkv", 0, 0, {{"score", "LG", 0}}},
     {"qfilters", 0, 0, {{"filter", "LGD", 0}}},
+    {"triattention", 0, 0, {{"mean", "LHD", 0}, {"magnitude", "LHF", 0}}},
 };
 enum { N_FORM = sizeof forms / sizeof *forms };
 
 const char *const synth_scorers[] = {"kvpop-mlp", "kvpop",      "kvzap",       "kvp-supervised",
                                      "locret",    "fast-kvzip", "foresightkv", "headkv",
-                                     "qfilters",  NULL};
+                                     "qfilters",  "triattention", NULL};
 
 /* Width of what a kind reads of a token. */
 static int64_t input_width(const char *kind, const synth_spec *s)
@@ -118,6 +119,7 @@ static int64_t extent(char axis, int form, const synth_spec *s)
     case 'H': return s->n_head;
     case 'G': return s->n_kv_head;
     case 'D': return s->head_dim;
+    case 'F': return s->head_dim / 2;
     case 'E': return (int64_t)s->n_head * s->head_dim;
     case 'K': return forms[form].width;
     case 'O': return forms[form].inner ? forms[form].inner : s->head_dim / 2;

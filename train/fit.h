@@ -107,7 +107,8 @@ void fit_fold(const fit *f, int64_t u, float *weight, float *bias, int64_t rows)
 
 /* A tensor of a file out of the units' vectors: element i of unit u is param[u][offset + i]. */
 typedef struct fit_tensor {
-    const char *name, *help, *axes; /* behind L (and G): "KW" */
+    /* behind L (and G): "KW"; "HD" of a unit that is a kv head: L, its query heads, D */
+    const char *name, *help, *axes;
     int64_t offset, dim[3];
 } fit_tensor;
 

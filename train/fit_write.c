@@ -43,14 +43,17 @@ static void lay(const fit *f, const train_run *run, const fit_tensor *t, float *
                 kvt_scorer_tensor *out)
 {
     const fit_spec *s = f->spec;
+    bool by_head = t->axes[0] == 'H'; /* those of all kv heads, one behind the other */
     int64_t n = tensor_size(t), dim[KVT_RANK_MAX] = {run->info.n_layer};
     size_t rank = 1;
     char axes[KVT_RANK_MAX + 1];
-    if (!s->by_layer)
+    if (!s->by_layer && !by_head)
         dim[rank++] = run->info.facts.model.n_kv_head;
-    snprintf(axes, sizeof axes, "%s%s", s->by_layer ? "L" : "LG", t->axes);
+    snprintf(axes, sizeof axes, "%s%s", s->by_layer || by_head ? "L" : "LG", t->axes);
     for (size_t i = 0; i < strlen(t->axes); i++)
         dim[rank++] = t->dim[i];
+    if (by_head && !s->by_layer)
+        dim[1] *= run->info.facts.model.n_kv_head;
     for (int64_t u = 0; u < f->n_unit; u++)
         memcpy(*at + u * n, f->param + u * s->n_param + t->offset, (size_t)n * sizeof **at);
     *out = (kvt_scorer_tensor){.view = kvt_view_of(*at, KVT_F32, axes, rank, dim)};

@@ -122,6 +122,7 @@ static void print_notes(const kvt_results *results, const kvt_labels *labels)
             (strncmp(r->plan_note, "matched mean", 12) != 0 &&
              strncmp(r->plan_note, "threshold", 9) != 0 &&
              strncmp(r->plan_note, "keeps what", 10) != 0 &&
+             strncmp(r->plan_note, "channels of", 11) != 0 &&
              strncmp(r->plan_note, "knows the response", 18) != 0))
             continue;
         printf("note  %s on %s: %s\n",

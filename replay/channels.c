@@ -169,7 +169,7 @@ static void copy_keys(dropper *j)
     }
 }
 
-static float output_error(dropper *j, int head, int64_t m)
+static void judge_again(dropper *j, int cell, int head, int64_t m)
 {
     const kvt_geometry *g = &j->r->info->facts.model;
     int64_t D = j->n_dim, N = j->p->n_prompt, M = j->p->n_response, at = head * M + m;
@@ -184,7 +184,8 @@ static float output_error(dropper *j, int head, int64_t m)
     for (int64_t i = 0; i < n; i++)
         sum += (double)j->row[i];
     slots_mix(j->mixed, j->row, j->identity, n, vector(V, group, first), V->stride[1], 1, D);
-    return judge_relative(j->mixed, sum, j->d->whole.full + at * D, j->d->whole.sum[at], D);
+    judge_output(j->p, pass_head(j->p, cell, j->layer, head) * M + m, j->mixed, sum,
+                 j->d->whole.full + at * D, j->d->whole.sum[at], D);
 }
 
 /* ---- a lane --------------------------------------------------------------------------------
@@ -219,8 +220,7 @@ static bool run_cell(dropper *j, int cell)
     copy_keys(j);
     for (int64_t h = j->lane * per; h < (j->lane + 1) * per; h++)
         for (int64_t m = 0; m < M; m++)
-            p->out_err[pass_head(p, cell, j->layer, (int)h) * M + m] =
-                output_error(j, (int)h, m);
+            judge_again(j, cell, (int)h, m);
     return true;
 }
 

@@ -150,9 +150,10 @@ static void note_channels(const finisher *f, char *out, size_t cap)
         size_t n = strlen(out);
         if (strcmp(f->r->cell[c].status, "ok") != 0 || cap - n < NOTE_CELL)
             continue;
-        snprintf(out + n, cap - n, "%s%d of %lld at %s", gap,
+        snprintf(out + n, cap - n, "%s%d of %lld at %s (%.3f of the full bytes)", gap,
                  (int)p->lane_channels[pass_lane(p, c, f->layer[0], 0)],
-                 (long long)f->info->facts.model.head_dim, p->cell[c].asked->text);
+                 (long long)f->info->facts.model.head_dim, p->cell[c].asked->text,
+                 (double)f->r->cell[c].kept_bytes / (double)f->r->cell[c].full_bytes);
         gap = ", ";
     }
 }

@@ -1,0 +1,1 @@
+kvt_test(test_oracle_budget LABEL property MODULES replay SOURCES test_oracle_budget.c)

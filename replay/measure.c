@@ -90,7 +90,7 @@ static kvt_code add_named(uint64_t *set, const char *name, kvt_err *err)
 kvt_code kvt_metrics_parse(uint64_t *set, const char *text, kvt_err *err)
 {
     *set = measure_set(false);
-    for (const char *at = text; at && *at; at += *at == ',') {
+    for (const char *at = text; at; at = *at ? at + 1 : NULL) {
         char name[64];
         size_t n = strcspn(at, ",");
         snprintf(name, sizeof name, "%.*s", (int)(n < 63 ? n : 63), at);

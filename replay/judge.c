@@ -333,7 +333,7 @@ void judge_block(pass *p, int layer, row_block *b, const lane_order *o)
         lose_nested(p, layer, b, o);
     for (int c = 0; !o->nested && c < p->n_cell; c++)
         lose_apart(p, layer, c, b, o);
-    if (!p->out_err)
+    if (!p->out_err || repositions(p))
         return;
     if (o->rank)
         err_ranked(p, layer, b, o);

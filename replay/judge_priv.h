@@ -11,6 +11,46 @@ typedef struct layer_output {
     double *sum; /* f64 [H M] sum of p */
 } layer_output;
 
+/* ---- reposition.c --------------------------------------------------------------------------
+ */
+
+/* Memory of a thread for rows whose keys take the position of their slot. */
+typedef struct reposition {
+    const kvt_geometry *geometry;
+    kvt_arena *memory;
+    double *freq;       /* [D / 2] of the layer at hand */
+    float *key;         /* f32 [T D] turned */
+    int64_t *pos;       /* [T] */
+    uint16_t *half;     /* f16 [T] a row */
+    float *row, *mixed; /* f32 [T], [D] */
+    void *rows;         /* of rows_head() */
+} reposition;
+
+/* One layer, all tokens. */
+typedef struct reposition_feed {
+    const kvt_view *keys, *queries, *values; /* f32 [G T D], [H Q D], [G T D] */
+    const layer_output *whole;
+    int64_t n_before; /* stored queries of the prompt */
+    int model_layer;
+} reposition_feed;
+
+static inline bool repositions(const pass *p)
+{
+    return p->use->traits.cache_positions && p->out_err;
+}
+KVT_CHECKED kvt_code reposition_new(reposition *r, const kvt_geometry *g, int64_t n_token,
+                                    kvt_err *err);
+void reposition_free(reposition *r);
+void reposition_begin(reposition *r, const reposition_feed *f); /* a layer */
+/* Output error of the heads of a lane in response row m, which saw the n slots `pos`. */
+void reposition_row(reposition *r, const reposition_feed *f, pass *p, int cell, int layer,
+                    int lane, const int64_t *pos, int64_t n, int64_t m);
+/* The same of all rows, lanes and cells of a pass on top. */
+void reposition_top(reposition *r, const reposition_feed *f, pass *p, int layer);
+
+/* ---- rows ----------------------------------------------------------------------------------
+ */
+
 /* Up to sixteen response rows of one query head, turned. */
 typedef struct row_block {
     int head;
@@ -61,6 +101,8 @@ typedef struct row_job {
     const kvt_view *values; /* f32 [G T D], data NULL: not asked for */
     const layer_output *whole;
     float *line, *mixed; /* scratch [H T], [H D] */
+    reposition *turned;  /* where a pass turns its keys: its memory, and the layer */
+    const reposition_feed *turned_feed;
 } row_job;
 void judge_row(pass *p, int layer, const row_job *j);
 

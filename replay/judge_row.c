@@ -93,7 +93,9 @@ static void judge_held(pass *p, int layer, int cell, int lane, const row_job *j,
             (float)(lost < 1 ? lost : 1);
         gone |= lost > 0;
     }
-    if (!p->out_err || !gone)
+    if (repositions(p))
+        reposition_row(j->turned, j->turned_feed, p, cell, layer, lane, pos, n, j->row);
+    if (!p->out_err || !gone || repositions(p))
         return;
     const kvt_view *V = j->values;
     const float *v = (const float *)V->data + first * V->dim[0] / p->n_head * V->stride[0];

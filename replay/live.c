@@ -3,7 +3,7 @@
  *
  * All such passes of a layer see a row before the next one is decoded; the true order of tokens
  * by what is left of their mass moves with the rows and is shared by all of them. */
-#include "replay/pass_priv.h"
+#include "replay/schedule.h"
 
 #include <string.h>
 
@@ -128,10 +128,12 @@ static kvt_code open_rows(const run *r, layer_feed *f, int64_t m, kvt_err *err)
     return n > 1 ? feed_rows(f, m, n, err) : KVT_OK;
 }
 
-static kvt_code live_row(pass *p, int layer, layer_feed *f, int64_t m, desk *d, kvt_err *err)
+static kvt_code live_row(const run *r, pass *p, int layer, layer_feed *f, int64_t m, desk *d,
+                         const schedules *plans, kvt_err *err)
 {
     kvt_feed feed;
     bool drop_first = p->use->traits.drop_first && !p->skip;
+    reposition_feed turned = turned_feed(r, f, &d->whole, layer);
     row_job job = {.rows = f->row,
                    .head_stride = f->rows.n_token,
                    .row = m,
@@ -139,8 +141,13 @@ static kvt_code live_row(pass *p, int layer, layer_feed *f, int64_t m, desk *d, 
                    .values = &f->all.values,
                    .whole = &d->whole,
                    .line = d->line,
-                   .mixed = d->mixed};
+                   .mixed = d->mixed,
+                   .turned = &d->turned,
+                   .turned_feed = &turned};
+    if (repositions(p))
+        reposition_begin(&d->turned, &turned);
     feed_token(f, &feed, m, pass_queries(p, m), p->scores);
+    schedules_feed(plans, p, &feed, f->n_prompt + m + 1);
     if (kvt_engine_token(p->engine, layer, &feed, err))
         return err->code;
     if (!drop_first)
@@ -173,11 +180,14 @@ static void close_life(pass *p, int layer)
     kvt_engine_drop(p->engine, layer);
 }
 
-static kvt_code start_life(const run *r, pass *p, layer_feed *f, int layer, kvt_err *err)
+static kvt_code start_life(const run *r, pass *p, layer_feed *f, int layer,
+                           const schedules *plans, kvt_err *err)
 {
     kvt_feed feed;
-    if (feed_prompt(f, &feed, p->scores, r->truths[layer].future_mean, err) ||
-        kvt_engine_prompt(p->engine, layer, &feed, err) ||
+    if (feed_prompt(f, &feed, p->scores, r->truths[layer].future_mean, err))
+        return err->code;
+    schedules_feed(plans, p, &feed, f->n_prompt);
+    if (kvt_engine_prompt(p->engine, layer, &feed, err) ||
         kvt_engine_decide(p->engine, layer, err))
         return err->code;
     for (int a = 0; !p->skip && a < p->n_lane; a++)
@@ -192,9 +202,14 @@ kvt_code live_layer(const run *r, layer_feed *f, desk *d, int layer, kvt_err *er
     const truth *t = &r->truths[layer];
     int64_t T = t->n_prompt + t->n_response;
     moving v = {0};
+    schedules plans = {0};
     kvt_code code = moving_init(&v, r, d, t, err);
+    if (!code)
+        code = schedules_open(&plans, t, f, err);
+    if (!code)
+        code = schedules_solve(&plans, r, layer, err);
     for (int i = 0; !code && i < r->n; i++)
-        if (lives_here(r, i, false, true) && start_life(r, r->list[i], f, layer, err))
+        if (lives_here(r, i, false, true) && start_life(r, r->list[i], f, layer, &plans, err))
             code = kvt_within(err, "policy %s", r->list[i]->use->name);
     for (int64_t m = 0; !code && m < t->n_response; m++) {
         const float *row = feed_row(f, m);
@@ -205,15 +220,19 @@ kvt_code live_layer(const run *r, layer_feed *f, desk *d, int layer, kvt_err *er
         if (!code)
             code = measure_step(r, layer, &v, m, t->n_prompt + m, false, err);
         for (int i = 0; !code && i < r->n; i++)
-            if (lives_here(r, i, false, true) && live_row(r->list[i], layer, f, m, d, err))
+            if (lives_here(r, i, false, true) &&
+                live_row(r, r->list[i], layer, f, m, d, &plans, err))
                 code = kvt_within(err, "policy %s", r->list[i]->use->name);
         if (!code)
             code = measure_step(r, layer, &v, m, t->n_prompt + m + 1, true, err);
         moving_pass(&v, t, row, T, t->n_prompt + m + 1);
     }
     for (int i = 0; !code && i < r->n; i++)
-        if (lives_here(r, i, false, true))
+        if (lives_here(r, i, false, true)) {
             close_life(r->list[i], layer);
+            code = schedules_judge(&plans, r->list[i], layer, err);
+        }
+    schedules_free(&plans);
     moving_fini(&v);
     return code;
 }
@@ -269,7 +288,12 @@ static kvt_code whole_row(const run *r, pass *p, desk *d, open_layer *o, int64_t
                            .values = &f->all.values,
                            .whole = &o[l].whole,
                            .line = d->line,
-                           .mixed = d->mixed};
+                           .mixed = d->mixed,
+                           .turned = &d->turned};
+            reposition_feed turned = turned_feed(r, f, &o[l].whole, l);
+            job.turned_feed = &turned;
+            if (repositions(p))
+                reposition_begin(&d->turned, &turned);
             kvt_feed token;
             if (round == 0 && pass_queries(p, m) > 1 &&
                 feed_rows(f, m, pass_queries(p, m), err))
@@ -284,6 +308,17 @@ static kvt_code whole_row(const run *r, pass *p, desk *d, open_layer *o, int64_t
             return err->code;
     }
     return KVT_OK;
+}
+
+/* A layer of it against the best schedules at what its lanes got. */
+static kvt_code judge_whole(const run *r, pass *p, const layer_feed *f, int layer, kvt_err *err)
+{
+    schedules plans;
+    kvt_code code = schedules_open(&plans, &r->truths[layer], f, err);
+    if (!code)
+        code = schedules_judge(&plans, p, layer, err);
+    schedules_free(&plans);
+    return code;
 }
 
 /* A pass that trades slots over the whole model while it decodes: all layers step by step. Its
@@ -305,8 +340,10 @@ static kvt_code live_whole(const run *r, pass *p, desk *d, kvt_err *err)
                    ? err->code
                    : whole_row(r, p, d, o, m, err);
     for (int l = 0; o && l < p->n_layer; l++) {
-        if (!code && r->layers[l])
+        if (!code && r->layers[l]) {
             close_life(p, l);
+            code = judge_whole(r, p, &o[l].feed, l, err);
+        }
         if (o[l].feed.trace)
             feed_close(&o[l].feed);
         kvt_free(o[l].whole.full);

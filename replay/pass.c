@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -98,6 +99,10 @@ kvt_code pass_make(pass *p, const kvt_trace_info *info, kvt_err *err)
     p->measured = kvt_alloc(lanes * LANE_METRICS_MAX, sizeof *p->measured);
     p->part = kvt_alloc(lanes * LANE_METRICS_MAX, sizeof *p->part);
     p->count = kvt_alloc(lanes, sizeof *p->count);
+    if (p->inside)
+        ok = ok && (p->best_lost = kvt_alloc(lanes, sizeof *p->best_lost)) != NULL;
+    for (int64_t i = 0; ok && p->best_lost && i < lanes; i++)
+        p->best_lost[i] = NAN;
     p->end = kvt_alloc(lanes, sizeof *p->end);
     if (ok && p->channels) {
         p->lane_bytes = kvt_alloc(lanes, sizeof *p->lane_bytes);
@@ -129,6 +134,7 @@ void pass_free(pass *p)
     kvt_free(p->part);
     kvt_free(p->saw);
     kvt_free(p->count);
+    kvt_free(p->best_lost);
     kvt_free(p->end);
     kvt_free(p->lane_bytes);
     kvt_free(p->lane_channels);
@@ -249,6 +255,7 @@ void desk_fini(desk *d)
     kvt_free(d->mixed);
     kvt_arena_free(d->work);
     kvt_arena_free(d->orders);
+    reposition_free(&d->turned);
 }
 
 static bool make_orders(desk *d, const run *r)
@@ -282,6 +289,9 @@ kvt_code desk_init(desk *d, const run *r, kvt_err *err)
         code = kvt_fail_memory(err, H * T * (int64_t)sizeof *d->sum);
     if (!code)
         code = row_block_new(&d->block, r->info->facts.token.n_prompt, T, D, err);
+    for (int i = 0; !code && !d->turned.memory && i < r->n; i++)
+        if (runs(r->list[i]) && repositions(r->list[i]))
+            code = reposition_new(&d->turned, g, T, err);
     if (code)
         desk_fini(d);
     return code;
@@ -351,6 +361,18 @@ static kvt_code want_rows(const run *r, truth *t, kvt_err *err)
     return KVT_OK;
 }
 
+/* Output errors of on-top passes of this visit whose keys take the positions of slots. */
+static void turn_layer(const run *r, const layer_feed *f, desk *d, int layer, bool whole)
+{
+    reposition_feed feed = turned_feed(r, f, &d->whole, layer);
+    for (int i = 0; i < r->n; i++) {
+        if (!judged_here(r, i, whole) || !repositions(r->list[i]))
+            continue;
+        reposition_begin(&d->turned, &feed);
+        reposition_top(&d->turned, &feed, r->list[i], layer);
+    }
+}
+
 /* Without rows all that is known of the future is its mean. */
 static void truth_from_mean(truth *t)
 {
@@ -412,7 +434,7 @@ static kvt_code visit(const run *r, desk *d, int layer, run_times *times, kvt_er
                 code = rank_pass(r, r->list[i], &f, layer, whole, err);
     lap(&times->rank, &clock);
     if (!code && rows)
-        judge_layer(r, &f, d, layer, false);
+        judge_layer(r, &f, d, layer, false), turn_layer(r, &f, d, layer, false);
     else if (!code)
         truth_from_mean(t);
     if (!code)
@@ -444,6 +466,9 @@ static kvt_code visit_again(const run *r, desk *d, int layer, run_times *times, 
     layer_feed f;
     double clock = cpu_seconds();
     feed_wants want = {.needs = r->output ? KVT_NEED_VALUES : 0};
+    for (int i = 0; i < r->n; i++)
+        if (judged_here(r, i, true) && repositions(r->list[i]))
+            want.needs |= KVT_NEED_KEYS | KVT_NEED_QUERIES;
     bool rows = feed_has_rows(r->info) && r->info->facts.token.n_response > 0;
     if (feed_open(&f, r->t, layer, &want, err))
         return err->code;
@@ -453,7 +478,7 @@ static kvt_code visit_again(const run *r, desk *d, int layer, run_times *times, 
         if (runs(r->list[i]) && on_top(r->list[i]) && r->list[i]->whole_model)
             code = extract(r->list[i], layer, err);
     if (!code && rows)
-        judge_layer(r, &f, d, layer, true);
+        judge_layer(r, &f, d, layer, true), turn_layer(r, &f, d, layer, true);
     if (!code)
         code = measure_layer(r, d, layer, true, err);
     lap(&times->judge, &clock);
@@ -532,7 +557,7 @@ static void find_needs(run *r, bool *probe)
             if (p->cell[c].probe >= 0)
                 probe[p->cell[c].probe] = true;
         r->by_head |= p->by_head;
-        if (pass_is_apart(p) && p->output)
+        if ((pass_is_apart(p) || p->use->traits.cache_positions) && p->output)
             r->want.needs |= KVT_NEED_QUERIES | KVT_NEED_KEYS | KVT_NEED_VALUES;
         r->output |= p->output;
         r->support |= measures(p, reads_support);

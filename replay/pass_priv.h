@@ -44,8 +44,21 @@ typedef struct desk {
     double *prompt;    /* f64 [H M] attention of each response row to the whole prompt */
     layer_output whole;
     float *line, *mixed;
+    reposition turned; /* where a pass turns its keys */
     kvt_arena *work, *orders;
 } desk;
+
+/* Where the layer's keys, queries and values lie. */
+static inline reposition_feed turned_feed(const run *r, const layer_feed *f,
+                                          const layer_output *whole, int layer)
+{
+    return (reposition_feed){.keys = &f->all.keys,
+                             .queries = &f->all.queries,
+                             .values = &f->all.values,
+                             .whole = whole,
+                             .n_before = f->n_before,
+                             .model_layer = r->info->layer_id[layer]};
+}
 
 KVT_CHECKED kvt_code desk_init(desk *d, const run *r, kvt_err *err);
 void desk_fini(desk *d);

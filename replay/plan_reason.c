@@ -95,11 +95,24 @@ static bool lacks_data(pass *x, kvt_trace *t)
     unsigned needs = traits->needs & ~elsewhere;
     if (x->skip && x->n_response == 0) /* C082: what no row reads has no future */
         needs |= KVT_NEED_FUTURE;
+    if (traits->cache_positions && x->output) /* rows are made again */
+        needs |= KVT_NEED_KEYS | KVT_NEED_QUERIES;
     if (kvt_trace_lacks(t, needs, lacks, sizeof lacks))
         return say(x, " %s", lacks);
     return (traits->needs & KVT_NEED_DECISION) && !holds_decisions(info, traits) &&
            say(x, " reads decisions of %s, the trace holds those of '%.40s'", traits->decision,
                info->facts.decision_policy);
+}
+
+/* The best schedule is known lane by lane, for even budgets, where tokens leave for good. */
+static bool has_no_plan(pass *x)
+{
+    const kvt_use *u = x->use;
+    bool even = strcmp(u->share->name, "even") == 0;
+    return (u->traits.needs & KVT_NEED_PLAN) &&
+           (!x->inside || u->traits.effect != KVT_EVICT || x->whole_model || !even) &&
+           say(x, ": the best schedule is solved for policies that evict while decoding, lane "
+                  "by lane, at even budgets");
 }
 
 /* What the run would have to bring along. */
@@ -151,6 +164,7 @@ static bool lacks_rows(pass *x, const kvt_trace_info *info)
 void plan_reason(const plan *p, pass *x, int trace, kvt_trace *t)
 {
     const kvt_trace_info *info = kvt_trace_info_of(t);
-    (void)(is_impossible(x, info) || reads_more_than_keys(x) || lacks_data(x, t) || has_odd_decay(x, t) ||
-           lacks_others(p, x, trace) || lacks_rows(x, info));
+    (void)(is_impossible(x, info) || reads_more_than_keys(x) || lacks_data(x, t) ||
+           has_odd_decay(x, t) || lacks_others(p, x, trace) || has_no_plan(x) ||
+           lacks_rows(x, info));
 }

@@ -15,7 +15,7 @@ typedef struct replay_options {
     cli_list policy, budget, plugin, weights, metric;
     const char *rule, *layers, *oracle, *shard, *out, *csv, *tables;
     int act, fair;
-    int64_t shrink_every, cache;
+    int64_t shrink_every, cache, oracle_limit;
     bool recompute, fail_fast, plan, no_output_error, no_controls;
 } replay_options;
 
@@ -37,7 +37,9 @@ static const cli_option options[] = {
     {"act", 0, CLI_CHOICE, CLI_OPT(replay_options, act), .arg = "WHEN", .def = "own", .choices = acts,
      .help = "when policies decide that can do both: own (their habit), prefill, decode"},
     {"oracle", 0, CLI_TEXT, CLI_OPT(replay_options, oracle), .arg = "NAME", .def = "oracle",
-     .help = "the bound in the table: oracle, oracle-max, oracle-step, or none"},
+     .help = "the bound in the table: oracle, oracle-max, oracle-step, or none; oracle-assign is beside it where a policy acts in decode, unless none"},
+    {"oracle-limit", 0, CLI_SIZE, CLI_OPT(replay_options, oracle_limit), .arg = "SIZE", .def = "256MiB",
+     .help = "memory of a thread for the best schedule of a lane (oracle-assign, regret in decode); above it greedy stands in"},
     {"layers", 0, CLI_TEXT, CLI_OPT(replay_options, layers), .arg = "LIST", .help = "layers of the model, such as 0-3,29"},
     {"shrink-every", 0, CLI_INT, CLI_OPT(replay_options, shrink_every), .arg = "K", .def = "0", .min = 0, .max = 1e9,
      .help = "in decode, decide every K steps (0: each policy's own)"},
@@ -196,6 +198,7 @@ static kvt_code run(cli *c, const void *options_, int n_arg, char **arg, kvt_err
         .no_output_error = o->no_output_error,
         .metrics = o->metric.n > 0 ? buf_get(&metrics) : NULL,
         .cache_bytes = (size_t)o->cache,
+        .oracle_limit = (size_t)o->oracle_limit,
     };
     kvt_results *results = NULL;
     kvt_replay_counts counts = {0};

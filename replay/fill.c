@@ -216,6 +216,11 @@ kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int budget, int layer, 
             cut(lines[i].to, lines[i].from, lines[i].token, lines[i].part, err))
             return err->code;
     }
+    if ((needs & KVT_NEED_PLAN) && budget >= 0 && f->drop_step.data) {
+        kvt_view plan = kvt_view_at(&f->drop_step, budget);
+        if (cut(&out->drop_step, &plan, 'T', &own, err))
+            return err->code;
+    }
     if ((needs & KVT_NEED_PROBE) && l->n_arrived == e->n_prompt &&
         fill_probe(e, out, budget, layer, &heads, &one, err))
         return err->code;

@@ -251,12 +251,28 @@ static void count_cell(const finisher *f, kvt_cell *c, int cell)
     c->kept_bytes = p->skip ? c->full_bytes : bytes; /* skipped slots stay, one for a kv head */
 }
 
+/* Against the best schedules at the budgets of the cell's lanes. */
+static void inside_regret(const finisher *f, kvt_cell *c, int cell)
+{
+    const pass *p = f->p;
+    double rows = (double)(f->r->n_layer * (int64_t)p->n_head * p->n_response), lost = 0;
+    if (isnan(f->best_lost[cell]))
+        return;
+    for (int i = 0; i < f->r->n_layer; i++)
+        for (int a = 0; a < p->n_lane; a++)
+            lost += finish_lost(f, cell, i, a);
+    c->oracle_lost_mass_mean_frac = f->best_lost[cell] / rows;
+    c->regret_mean_frac = finish_regret((lost - f->best_lost[cell]) / rows);
+}
+
 /* What the oracle with the same slots loses, and what the slots' distribution lost. */
 static void regrets(const finisher *f, kvt_cell *c, int cell)
 {
     const pass *p = f->p;
     int64_t lanes = (int64_t)f->r->n_layer * p->n_lane, total = 0;
     double lost = 0, same = 0;
+    if (p->inside)
+        inside_regret(f, c, cell);
     if (!f->best)
         return;
     for (int i = 0; i < f->r->n_layer; i++) {
@@ -432,6 +448,9 @@ kvt_code finish_pass(kvt_result **out, const pass *p, const kvt_trace_info *info
     if (!f.r)
         return kvt_fail_memory(err, sizeof *f.r);
     name_result(&f);
+    for (int c = 0; c < p->n_cell; c++)
+        f.best_lost[c] =
+            p->reason[0] || p->cell[c].reason[0] ? (double)NAN : finish_best(&f, c);
     int64_t lanes = (int64_t)f.r->n_layer * p->n_lane;
     kvt_code code = KVT_OK;
     f.r->cell = kvt_alloc(p->n_cell, sizeof *f.r->cell);

@@ -207,11 +207,27 @@ static void note_pass(const finisher *f, char *text, size_t cap)
         snprintf(text, cap, "level summary: mean mass only, from future/mean");
 }
 
+/* Adds that a plan took more memory than it may: the best of its lanes is not known. */
+static void note_greedy(const finisher *f, char *out, size_t cap)
+{
+    const pass *p = f->p;
+    size_t n = strlen(out);
+    double gap = 0;
+    for (int i = 0; i < f->r->n_layer; i++)
+        gap = fmax(gap, p->plan_gap[f->layer[i]]);
+    if (gap > 0 && n < cap)
+        snprintf(out + n, cap - n,
+                 "%sgreedy, for the best schedule needs more than --oracle-limit: a lane keeps "
+                 "at most %.3g%% less mass than it could",
+                 n ? "; " : "", 100 * gap);
+}
+
 /* What a reader of the table must know besides its numbers. */
 char *finish_note(const finisher *f)
 {
     char text[NOTE_MAX] = "";
     note_pass(f, text, sizeof text);
     note_gap(f, text, sizeof text);
+    note_greedy(f, text, sizeof text);
     return text[0] ? kvt_copy_text(text) : NULL;
 }

@@ -33,11 +33,52 @@ double finish_lost(const finisher *f, int cell, int i, int a)
 
 /* A difference of losses as a regret. Sums over halves are exact, so that equal sets differ by
  * 0; sums over future/mean, in two orders, by their last bits. Below 0 there is only what the
- * end of each row's loss at 1 hides: the oracle is the best before that, and where rows of
- * halves add up to more than 1, another set may use what it cannot. */
+ * end of each row's loss at 1 hides: the oracle, of one decision or of a whole schedule, is the
+ * best before that, and where rows of halves add up to more than 1, another set may use what it
+ * cannot. */
 double finish_regret(double more)
 {
     return more > 1e-12 ? more : 0;
+}
+
+/* Slots that a row of an inside pass may see: its budget, and what came since it last dropped.
+ */
+static int64_t may_see(const pass *p, int64_t budget, int64_t m)
+{
+    bool first = p->use->traits.drop_first;
+    return budget + (first ? m + 1 : m) % p->every + !first;
+}
+
+/* Whether every lane of the cell held its budget at every time, so that the best schedule of
+ * that budget is a bound. */
+static bool held_budgets(const finisher *f, int cell)
+{
+    const pass *p = f->p;
+    for (int i = 0; i < f->r->n_layer; i++)
+        for (int a = 0; a < p->n_lane; a++) {
+            int64_t at = pass_lane(p, cell, f->layer[i], a);
+            const kvt_engine_count *n = &p->count[at];
+            if (n->kept > n->budget || isnan(p->best_lost[at]))
+                return false;
+            for (int64_t m = 0; m < p->n_response; m++)
+                if ((int64_t)p->seen[at * p->n_response + m] > may_see(p, n->budget, m))
+                    return false;
+        }
+    return true;
+}
+
+/* What the best schedules of a cell of an inside pass lose, all rows and heads together; NAN
+ * where they are no bound. */
+double finish_best(const finisher *f, int cell)
+{
+    const pass *p = f->p;
+    double sum = 0;
+    if (!p->best_lost || !p->lost || p->n_response == 0 || !held_budgets(f, cell))
+        return NAN;
+    for (int i = 0; i < f->r->n_layer; i++)
+        for (int a = 0; a < p->n_lane; a++)
+            sum += p->best_lost[pass_lane(p, cell, f->layer[i], a)];
+    return sum;
 }
 
 /* ---- lanes ---------------------------------------------------------------------------------
@@ -96,6 +137,18 @@ static const char *flag_of(const pass *p, const kvt_lane_row *row, bool total_ov
     return !p->inside && row->kept_end_tokens > asked ? "grows" : "ok";
 }
 
+/* Against the best schedule at the lane's own budget. */
+static void inside_regret(const finisher *f, kvt_lane_row *row, int cell, int i, int a)
+{
+    const pass *p = f->p;
+    double rows = (double)(p->n_head / p->n_lane * p->n_response);
+    if (isnan(f->best_lost[cell]))
+        return;
+    double least = p->best_lost[pass_lane(p, cell, f->layer[i], a)];
+    row->oracle_lost_mass_mean_frac = least / rows;
+    row->regret_mean_frac = finish_regret((finish_lost(f, cell, i, a) - least) / rows);
+}
+
 void finish_lane(const finisher *f, kvt_lane_row *row, int cell, int i, int a, bool total_over)
 {
     const pass *p = f->p;
@@ -112,6 +165,8 @@ void finish_lane(const finisher *f, kvt_lane_row *row, int cell, int i, int a, b
     snprintf(row->flag, sizeof row->flag, "%s", flag_of(p, row, total_over));
     lane_metrics(f, row, at);
     worst_row(f, row, cell, layer, a);
+    if (p->inside)
+        inside_regret(f, row, cell, i, a);
     if (!is_on_top(p) || M == 0)
         return;
     double rows = (double)(p->n_head / p->n_lane * M), lost = finish_lost(f, cell, i, a);

@@ -15,8 +15,9 @@ typedef struct finisher {
     const truth *truths;
     kvt_rule rule;
     kvt_result *r;
-    int layer[KVT_LAYERS_MAX]; /* of the trace, by place in the result */
-    const double *best;        /* truth_over_lanes() */
+    int layer[KVT_LAYERS_MAX];         /* of the trace, by place in the result */
+    const double *best;                /* truth_over_lanes() */
+    double best_lost[KVT_BUDGETS_MAX]; /* of the best schedules of each cell, NAN: no bound */
 } finisher;
 
 static inline bool is_on_top(const pass *p)
@@ -32,6 +33,7 @@ static inline bool is_on_top(const pass *p)
 double finish_lost(const finisher *f, int cell, int i, int a);
 double finish_least(const finisher *f, int i, int a, int64_t count);
 double finish_regret(double more);
+double finish_best(const finisher *f, int cell);
 void finish_empty_lane(kvt_lane_row *row);
 /* total_over: the cell holds more slots than it was asked for. */
 void finish_lane(const finisher *f, kvt_lane_row *row, int cell, int i, int a, bool total_over);

@@ -1,4 +1,5 @@
 /* plan.c - which passes a run has, what each cell is called, and which are there already. */
+#include "replay/assign.h"
 #include "replay/feed_priv.h"
 #include "replay/plan_priv.h"
 
@@ -10,6 +11,8 @@
 #include "base/size.h"
 #include "kvt/arena.h"
 #include "kvt/pieces.h"
+
+static const int64_t oracle_limit = INT64_C(256) << 20; /* bytes of a thread, unless asked */
 
 /* ---- what is asked -------------------------------------------------------------------------
  */
@@ -116,6 +119,15 @@ static void name_unanswered(plan *p, const char *text)
     }
 }
 
+/* Whether it decides while decoding: its habit, or what was asked where it has both. */
+static bool acts_in_decode(const kvt_use *u, kvt_act act)
+{
+    unsigned phases = u->traits.phases;
+    if (!(phases & KVT_DECODE))
+        return false;
+    return act != KVT_ACT_PREFILL || !(phases & KVT_PREFILL);
+}
+
 static kvt_code add_controls(plan *p, const kvt_replay_spec *spec, kvt_err *err)
 {
     static const char *const names[] = {"full", "random", "position"};
@@ -127,6 +139,36 @@ static kvt_code add_controls(plan *p, const kvt_replay_spec *spec, kvt_err *err)
         (!spec->oracle && !kvt_registry_find(p->registry, oracle)))
         return KVT_OK;
     return own_uses(p, oracle, true, err);
+}
+
+/* Whether some use drops tokens for good while decoding. */
+static bool stays_inside(const plan *p)
+{
+    for (int i = 0; i < p->n_use; i++) {
+        const kvt_use *u = p->use[i].use;
+        if (u->traits.effect == KVT_EVICT && !u->traits.by_threshold &&
+            acts_in_decode(u, p->spec->act))
+            return true;
+    }
+    return false;
+}
+
+/* The bound of those, behind the other controls. */
+static kvt_code add_inside_bound(plan *p, int n_control, kvt_err *err)
+{
+    static const char name[] = "oracle-assign";
+    int n = p->n_use;
+    bool none = p->spec->oracle && strcmp(p->spec->oracle, "none") == 0;
+    if (p->spec->no_controls || none || !stays_inside(p) ||
+        !kvt_registry_find(p->registry, name))
+        return KVT_OK;
+    if (own_uses(p, name, true, err) || p->n_use == n)
+        return err->code;
+    plan_use bound = p->use[n];
+    memmove(p->use + n_control + 1, p->use + n_control,
+            (size_t)(n - n_control) * sizeof *p->use);
+    p->use[n_control] = bound;
+    return KVT_OK;
 }
 
 static kvt_code read_budgets(plan *p, const kvt_replay_spec *spec, kvt_err *err)
@@ -180,8 +222,9 @@ kvt_code plan_open(plan *out, const kvt_replay_spec *spec, const kvt_ctx *ctx, k
         return err->code;
     if (!spec->no_controls && add_controls(out, spec, err))
         return err->code;
+    int n_control = out->n_use;
     if (ask(out, spec->policies ? spec->policies : "all", err) ||
-        plan_weights_named(out, err) ||
+        add_inside_bound(out, n_control, err) || plan_weights_named(out, err) ||
         set_open(&out->set, spec->trace, spec->n_trace, spec->fail_fast, ctx, err))
         return err->code;
     leave_out(out);
@@ -202,15 +245,6 @@ void plan_close(plan *p)
 
 /* ---- a pass --------------------------------------------------------------------------------
  */
-
-/* Whether it decides while decoding: its habit, or what was asked where it has both. */
-static bool acts_in_decode(const kvt_use *u, kvt_act act)
-{
-    unsigned phases = u->traits.phases;
-    if (!(phases & KVT_DECODE))
-        return false;
-    return act != KVT_ACT_PREFILL || !(phases & KVT_PREFILL);
-}
 
 /* Whether one lane's scores do not say which of its slots stay: it selects by those of several.
  */
@@ -264,6 +298,15 @@ static kvt_code open_scores(pass *x, const kvt_trace_info *info, kvt_err *err)
     return KVT_OK;
 }
 
+/* What the best schedule of a lane takes. */
+static int64_t lane_bytes(const pass *x)
+{
+    return assign_bytes(&(assign_lane){.n_prompt = x->n_prompt,
+                                       .n_response = x->n_response,
+                                       .every = x->every,
+                                       .drop_first = x->use->traits.drop_first});
+}
+
 /* XXH128 of everything that decides a cell. */
 static kvt_code name_cell(const plan *p, const pass *x, pass_cell *c, int trace,
                           const kvt_trace *t, kvt_err *err)
@@ -300,6 +343,8 @@ static kvt_code name_cell(const plan *p, const pass *x, pass_cell *c, int trace,
     digest_add_text(d, text);
     if (p->spec->fair == KVT_FAIR_BYTES)
         digest_add_text(d, "fair bytes");
+    if (x->inside && x->n_response > 0 && lane_bytes(x) > x->oracle_limit)
+        digest_add_text(d, "greedy for the best schedule");
     for (int i = 0; kvt_metrics()[i]; i++) {
         snprintf(text, sizeof text, "metric %s", kvt_metrics()[i]->name);
         if (pass_measures(x, i) && kvt_metrics()[i]->extra)
@@ -400,6 +445,7 @@ kvt_code plan_pass(pass **out, const plan *p, const plan_use *u, int trace, kvt_
                 (!pass_is_apart(x) || feed_has_rows(info));
     x->metrics = pass_metrics(p, x->output);
     x->every = period(p, u->use);
+    x->oracle_limit = p->spec->oracle_limit ? (int64_t)p->spec->oracle_limit : oracle_limit;
     x->n_layer = info->n_layer;
     x->n_head = (int)info->facts.model.n_head;
     x->n_lane = x->by_head ? x->n_head : (int)info->facts.model.n_kv_head;

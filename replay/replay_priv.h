@@ -4,6 +4,7 @@
  *   rows.c   attention rows of a layer: read, or computed where the trace holds none
  *   truth.c  what the response looks at: remaining mass, its order, sums
  *   judge.c  kept sets against rows: mass lost, output error
+ *   assign.c the best schedule of irreversible eviction; schedule.c those of a layer
  *   pass.c   one trace through all its passes; live.c those that act row by row, join.c those
  *            that average slots, channels.c those that drop channels of the keys
  *   finish.c what was judged becomes cells and lanes
@@ -21,7 +22,7 @@
 const char *registry_digest(const kvt_registry *r, const kvt_policy *p);
 
 /* Part of every run_id: a change of what a cell means makes old results unequal. */
-enum { SEMANTICS = 3 };
+enum { SEMANTICS = 4 };
 
 /* ---- set.c ---------------------------------------------------------------------------------
  */
@@ -174,6 +175,7 @@ typedef struct pass {
     const kvt_scorer *weights; /* of weights=, or NULL; the plan's */
     const kvt_scorer *table;   /* of the allocator's table=; as weights */
     bool drew;                 /* random numbers were drawn */
+    int64_t oracle_limit;      /* bytes that the best schedule of a lane may take */
 
     uint64_t *kept;      /* [L A N] on top: bit c, kept by cell c */
     float *score;        /* [L A N] NULL: there is none */
@@ -192,6 +194,9 @@ typedef struct pass {
     uint64_t *saw; /* [2 n_cell L A words of T bits] what even and odd rows attended to; NULL:
                       nothing asks for it */
     kvt_engine_count *count; /* [n_cell L A] */
+    double *best_lost; /* [n_cell L A] of the best schedule, as lost; NAN: none. NULL: on top */
+    /* Where the schedule that it reads is only greedy: how far below the best, at most. */
+    double plan_gap[KVT_LAYERS_MAX];
     int64_t *end;            /* [n_cell L A] slots after the last decision */
     int64_t *lane_bytes;     /* [n_cell L A] NULL: as its slots say */
     int32_t *lane_channels;  /* [n_cell L A] of its keys; NULL: all */

@@ -158,7 +158,9 @@ typedef struct kvt_replay_spec {
     kvt_act act;
     const char *layers;   /* of the model, "0-3,29"; NULL: all of the trace */
     int64_t shrink_every; /* 0: each policy's own */
-    const char *oracle;   /* NULL: "oracle"; "none" */
+    /* NULL: "oracle"; "none". Unless none, oracle-assign is beside it where a policy acts in
+     * decode. */
+    const char *oracle;
     bool no_controls;
     const char *out_dir; /* NULL: kvt-results beside the first trace; "": nothing is written */
     bool recompute, fail_fast;
@@ -169,6 +171,9 @@ typedef struct kvt_replay_spec {
      * "all"; NULL: none. */
     const char *metrics;
     size_t cache_bytes; /* of each open trace; 0: the default */
+    /* Memory of a thread for the best schedule of a lane (oracle-assign, regret of policies that
+     * act in decode); 0: 256 MiB. Above it the greedy schedule stands in, without regret. */
+    size_t oracle_limit;
 } kvt_replay_spec;
 
 typedef struct kvt_replay_counts {

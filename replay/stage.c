@@ -65,24 +65,29 @@ bool stage_learns(const kvt_engine *e)
     return e->policy->step || (e->base && e->base->policy->step);
 }
 
+/* One step hook; what it drew is noted. */
+static void step_one(const kvt_engine *e, const kvt_use *u, kvt_lane *view)
+{
+    uint64_t before[KVT_RNG_WORDS];
+    if (!u->policy->step)
+        return;
+    memcpy(before, view->rng, sizeof before);
+    u->policy->step(u->params, view);
+    if (memcmp(before, view->rng, sizeof before) != 0)
+        e->layer[view->layer].drew = true;
+    kvt_arena_rewind(view->scratch, 0);
+}
+
 void stage_step(const kvt_engine *e, kvt_lane *view, const engine_memo *memo, bool windowed)
 {
     if (!e->base) {
-        if (e->policy->step)
-            e->policy->step(e->use->params, view);
-        kvt_arena_rewind(view->scratch, 0);
+        step_one(e, e->use, view);
         return;
     }
-    if (e->base->policy->step) {
-        kvt_lane base = seen_by_base(e, view, memo, windowed);
-        e->base->policy->step(e->base->params, &base);
-        kvt_arena_rewind(view->scratch, 0);
-    }
-    if (e->policy->step) {
-        kvt_lane own = seen_by(e->use, view, windowed);
-        e->policy->step(e->use->params, &own);
-        kvt_arena_rewind(view->scratch, 0);
-    }
+    kvt_lane base = seen_by_base(e, view, memo, windowed),
+             own = seen_by(e->use, view, windowed);
+    step_one(e, e->base, &base);
+    step_one(e, e->use, &own);
 }
 
 void stage_begin(const kvt_engine *e, kvt_lane *view, const engine_memo *memo)

@@ -155,6 +155,40 @@ static kvt_code check_rule(const kvt_policy *p, const kvt_scorer *s, kvt_err *er
     return KVT_OK;
 }
 
+/* Numbers that slots are shared out by: none below 0, not all 0. */
+static const struct {
+    const char *kind, *tensor;
+    double most;
+} parts[] = {{"headkv", "score", INFINITY},
+             {"shares", "share", INFINITY},
+             {"duo", "gate", 1},
+             {"lukv", "keep", 1}};
+
+static kvt_code check_parts(const kvt_scorer *s, kvt_err *err)
+{
+    kvt_view v = {0};
+    const char *name = NULL;
+    double most = 0, sum = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (strcmp(kvt_scorer_info_of(s)->kind, parts[i].kind) == 0)
+            name = parts[i].tensor, most = parts[i].most;
+    if (!name)
+        return KVT_OK;
+    if (kvt_scorer_find(s, name, &v, err))
+        return err->code;
+    for (int64_t i = 0; i < kvt_view_count(&v); i++) {
+        double x = (double)((const float *)v.data)[i];
+        if (x < 0 || x > most)
+            return kvt_fail(err, KVT_FORMAT, "%s, element %lld: expected %s, got %g", name,
+                            (long long)i, isinf(most) ? "0 or more" : "a number from 0 to 1",
+                            x);
+        sum += x;
+    }
+    if (!(sum > 0))
+        return kvt_fail(err, KVT_FORMAT, "%s: expected a number above 0, every one is 0", name);
+    return KVT_OK;
+}
+
 /* A file against the list of tensors that a policy or an allocator reads. */
 static kvt_code check_file(const kvt_weight *list, const char *kind, const kvt_scorer *s,
                            const kvt_geometry *g, const char *weights_digest,
@@ -172,7 +206,7 @@ static kvt_code check_file(const kvt_weight *list, const char *kind, const kvt_s
         if (check_line(s, w, extent, err)) /* what is not found names the file itself */
             return err->code == KVT_NOTFOUND ? KVT_NOTFOUND
                                              : kvt_within(err, "'%s'", info->path);
-    return KVT_OK;
+    return check_parts(s, err) ? kvt_within(err, "'%s'", info->path) : KVT_OK;
 }
 
 kvt_code kvt_use_check_weights(const kvt_use *u, const kvt_scorer *s, const kvt_geometry *g,

@@ -90,14 +90,17 @@ static const struct {
       {"out/weight", "LGK", 0},
       {"out/bias", "LG", 0}}},
     {"headkv", 0, 0, {{"score", "LG", 0}}},
+    {"duo", 0, 0, {{"gate", "LG", 0}}},
+    {"shares", 0, 0, {{"share", "LG", 0}}},
+    {"lukv", 0, 4, {{"keep", "LGO", 0}}},
     {"qfilters", 0, 0, {{"filter", "LGD", 0}}},
     {"triattention", 0, 0, {{"mean", "LHD", 0}, {"magnitude", "LHF", 0}}},
 };
 enum { N_FORM = sizeof forms / sizeof *forms };
 
-const char *const synth_scorers[] = {"kvpop-mlp", "kvpop",      "kvzap",       "kvp-supervised",
-                                     "locret",    "fast-kvzip", "foresightkv", "headkv",
-                                     "qfilters",  "triattention", NULL};
+const char *const synth_scorers[] = {
+    "kvpop-mlp", "kvpop", "kvzap",  "kvp-supervised", "locret",   "fast-kvzip",   "foresightkv",
+    "headkv",    "duo",   "shares", "lukv",           "qfilters", "triattention", NULL};
 
 /* Width of what a kind reads of a token. */
 static int64_t input_width(const char *kind, const synth_spec *s)
@@ -145,6 +148,16 @@ static void fill_info(kvt_scorer_info *info, const char *kind, const synth_spec 
         info->layer_id[l] = (int32_t)(info->model_layers - s->n_layer + l);
 }
 
+/* Shares of something: from 0 to 1. */
+static bool is_share(const char *name)
+{
+    static const char *const names[] = {"score", "gate", "share", "keep"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
 /* Random numbers whose sums over the last axis stay near 1; gains are near 1. */
 static float *random_tensor(const line *of, int64_t n, int64_t last, uint64_t rng[RNG_WORDS])
 {
@@ -152,7 +165,9 @@ static float *random_tensor(const line *of, int64_t n, int64_t last, uint64_t rn
     bool gain = strstr(of->name, "gain") != NULL;
     for (int64_t i = 0; x && i < n; i++) {
         double u = 2 * rng_real(rng) - 1;
-        if (of->value > 0)
+        if (is_share(of->name))
+            x[i] = (float)rng_real(rng);
+        else if (of->value > 0)
             x[i] = (float)(of->axes[0] ? -of->value * (0.01 + rng_real(rng)) : of->value);
         else
             x[i] = (float)(gain ? 1 + u / 4 : 2 * u / sqrt((double)last));

@@ -60,6 +60,7 @@ static void vary(const void *params_, kvt_traits *traits)
 {
     const duo *p = params_;
     traits->may_exceed = p->ratio >= 0;
+    traits->one_ranking = p->ratio >= 0; /* else who streams follows the budget */
 }
 
 /* First and last tokens of a streaming head. */

@@ -4,7 +4,7 @@
  *   Task-Agnostic KV Cache Eviction" (LU-KV), 2026, arXiv:2602.08585.
  *
  * The base ranks. The file holds, for each kv head, which share of its tokens it keeps where
- * f_o = o / (O + 1), o = 1..O, of all are kept (tensor keep LOG; published: 99 ratios). With B
+ * f_o = o / (O + 1), o = 1..O, of all are kept (tensor keep LGO; published: 99 ratios). With B
  * the budget, n lanes of N slots, f = B / N and r_i linear between the table's points (0 at 0,
  * 1 at 1),
  *
@@ -43,7 +43,7 @@ static const kvt_param params[] = {
 };
 
 static const kvt_weight weights[] = {
-    {"keep", "LOG", "share of its tokens that a kv head keeps, at o / (O + 1) of all"}, {0}};
+    {"keep", "LGO", "share of its tokens that a kv head keeps, at o / (O + 1) of all"}, {0}};
 
 static void vary(const void *params_, kvt_traits *traits)
 {

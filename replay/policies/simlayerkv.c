@@ -64,11 +64,18 @@ static bool decides_itself(const simlayerkv *p)
     return p->lazy > 0;
 }
 
+/* Reads the first row of the response, whose marks score() leaves: of one ranking only. */
+static bool by_response(const simlayerkv *p)
+{
+    return p->compat == IS_OFFICIAL && decides_itself(p);
+}
+
 static void vary(const void *params_, kvt_traits *traits)
 {
     const simlayerkv *p = params_;
     traits->may_exceed = decides_itself(p);
-    traits->needs = p->compat == IS_OFFICIAL ? KVT_NEED_FUTURE : KVT_NEED_ATTN;
+    traits->one_ranking = decides_itself(p); /* else R, and who is lazy, follow the budget */
+    traits->needs = by_response(p) ? KVT_NEED_FUTURE : KVT_NEED_ATTN;
 }
 
 /* Last tokens of a lazy layer. */
@@ -105,13 +112,13 @@ static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why
 static int64_t window(const void *params_, int64_t n_prompt)
 {
     const simlayerkv *p = params_;
-    return p->compat == IS_OFFICIAL ? 0 : kvt_min(1, n_prompt);
+    return by_response(p) ? 0 : kvt_min(1, n_prompt);
 }
 
 static void step(const void *params_, kvt_lane *lane)
 {
     const simlayerkv *p = params_;
-    if (p->compat != IS_OFFICIAL)
+    if (!by_response(p))
         kvt_add_rows(lane->mark, &lane->attn);
 }
 
@@ -124,7 +131,7 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
         out[s] = (float)(s - lane->n_slot); /* minus the age: it only ranks */
         pinned[s] = lane->pos[s] < p->sinks && !decides_itself(p);
     }
-    if (p->compat != IS_OFFICIAL)
+    if (!by_response(p))
         return;
     kvt_view row = lane->future; /* of the first response query */
     row.dim[1] = kvt_min(row.dim[1], 1);
@@ -138,7 +145,7 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
  * before it; of the first response row its own token is the last one. */
 static double lazy_mass(const simlayerkv *p, const kvt_lane *lane, int64_t R)
 {
-    bool official = p->compat == IS_OFFICIAL;
+    bool official = by_response(p);
     int64_t n = official ? lane->n_slot : lane->n_slot - 1, last = official ? R - 1 : R;
     double mass = official ? ((const own_mass *)lane->state)->mass : 0;
     for (int64_t s = 0; s < n; s++)

@@ -178,6 +178,8 @@ static void fills_its_budget(void **state)
         int n = scope_size(&r);
         if (r.skipped || r.traits.by_threshold || r.traits.effect != KVT_EVICT)
             continue;
+        if (r.traits.may_exceed && v->p->select) /* whole chunks, lanes that are left whole */
+            continue;
         for (int i = 0; i < trace->n_layer * r.n_lane; i += n) {
             int64_t held = 0, given = 0;
             for (int k = i; k < i + n; k++) {
@@ -260,7 +262,14 @@ static void everything_loses_nothing(void **state)
         }
 }
 
-/* Of a ranking a smaller budget is a part, where the allocator gives each lane no less. */
+/* Whether lane i holds no fewer slots: a select() of its own may give it fewer. */
+static bool gives_no_less(const mini_result *less, const mini_result *more, int i)
+{
+    int l = i / more->n_lane, a = i % more->n_lane;
+    return mini_count(less, trace, 0, l, a) <= mini_count(more, trace, 0, l, a);
+}
+
+/* Of a ranking a smaller budget is a part, where the lane gets no less. */
 static void more_budget_keeps_more(void **state)
 {
     const variant *v = *state;
@@ -273,7 +282,7 @@ static void more_budget_keeps_more(void **state)
         spec.budget = B;
         mini_result more = run_spec(&spec);
         for (int i = 0; !less.skipped && i < trace->n_layer * more.n_lane; i++)
-            for (int64_t j = 0; j < trace->T; j++)
+            for (int64_t j = 0; gives_no_less(&less, &more, i) && j < trace->T; j++)
                 if (less.held[i * trace->T + j] && !more.held[i * trace->T + j])
                     fail_msg("budget %lld drops position %lld", (long long)B, (long long)j);
         less = more;
@@ -329,6 +338,9 @@ static void names_of_heads_do_not_matter(void **state)
     const variant *v = *state;
     /* these go by the lane's name, or by all heads of a layer in their order */
     if (is_drawn(v) || v->p->traits.needs & (KVT_NEED_OTHERS | KVT_NEED_LAYER))
+        return;
+    /* equal maxima of two heads meet at the cut of both: the first head takes the slot */
+    if (strcmp(v->p->name, "adakv") == 0 && strcmp(v->params, "rows=max") == 0)
         return;
     FOR_EACH_RUN(b, act)
     {
@@ -426,6 +438,8 @@ static void vary_only_narrows(void **state)
     const variant *v = *state;
     kvt_traits most = v->p->traits, t = traits_of(v);
     assert_true((t.phases & ~most.phases) == 0 && t.phases != 0);
+    if (v->p->base) /* what it reads comes on top */
+        most.needs |= kvt_policy_find(v->p->base)->traits.needs;
     assert_true((t.needs & ~most.needs) == 0);
     assert_true(t.exactness >= most.exactness);
     assert_true(t.scope <= most.scope && t.effect == most.effect);

@@ -15,6 +15,15 @@ static const struct {
     {KVT_NEED_PLAN, "a schedule that was made for the whole response"},
 };
 
+/* At the end of the prompt all lanes hold the same slots; later they need not. */
+static bool selects_together(const kvt_use *u)
+{
+    kvt_traits own = u->policy->traits;
+    if (u->policy->vary)
+        u->policy->vary(u->params, &own);
+    return u->policy->select && own.scope != KVT_BY_LANE;
+}
+
 static const char *why_not(const kvt_use *u)
 {
     const kvt_traits *t = &u->traits;
@@ -24,6 +33,8 @@ static const char *why_not(const kvt_use *u)
         return "it keeps by a threshold";
     if (!u->policy->score)
         return "it scores nothing";
+    if (selects_together(u))
+        return "it selects over lanes that hold the same slots";
     return NULL;
 }
 

@@ -66,6 +66,25 @@ replay 2 "window is given twice" -p snapkv:window=4,window=5
 replay 2 "expected name=value" -p snapkv:window
 replay 2 "'kvpres' is not one of paper" -p snapkv:compat=kvpres
 replay 2 "no allocator 'pyramd'" -p snapkv/pyramd
+# A base, decisions anew, allocators by score and by file.
+replay 2 "base: no policy 'snapk' (did you mean 'snapkv'?)" -p criticalkv:base=snapk
+replay 2 "base=full: no base: it is a control" -p criticalkv:base=full
+replay 2 "base=criticalkv: no base: it has a base itself" -p criticalkv:base=criticalkv
+replay 2 "base: policy snapkv: no parameter 'windo' (did you mean 'window'?)" -p criticalkv:base.windo=3
+replay 2 "window is given twice" -p criticalkv:base.window=4,base.window=5
+replay 2 "no parameter 'base'" -p h2o:base=snapkv
+replay 2 "every=8: it decides once, at the end of the prompt: it reads a probe" -p kvzip:every=8
+replay 2 "it selects over lanes that hold the same slots" -p defensivekv:every=8
+replay 2 "every: -1 is not a whole number from 0" -p snapkv:every=-1
+replay 2 "allocator ada compares scores, and the policy has none" -p full/ada
+replay 2 "no parameter 'table'" -p snapkv/ada:table=x.h5
+replay 1 "none.h5" -p snapkv/table:table=none.h5
+replay 1 "a.h5" -p snapkv/table:table=a.h5
+clean
+run "$kvt" replay a.h5 --out new -p snapkv/table -b 8
+exits 3
+says err "allocator table needs table=FILE"
+good replay a.h5 --out new -q -b 8 -p criticalkv:base=h2o,snapkv:window=4,every=3
 replay 2 "did you mean 'oracle'" --oracle orcale
 replay 2 "did you mean 'prefill'" --act prefil
 replay 2 "is not one of 0 to 1" --layers 7

@@ -183,6 +183,12 @@ static const kvt_policy layer_policy = {
     .score = score_keys,
     .select = take_first,
 };
+static const kvt_policy together_policy = {
+    TEXTS("test-together"),
+    .traits = {.phases = KVT_PREFILL, .scope = KVT_BY_LAYER, .needs = KVT_NEED_KEYS},
+    .score = score_keys,
+    .select = take_first,
+};
 static const kvt_policy select_policy = {
     TEXTS("test-select"),
     .traits = {.phases = KVT_PREFILL},
@@ -201,5 +207,5 @@ static const kvt_policy skip_policy = {
 
 KVT_API extern const kvt_policy *const kvt_plugin[];
 const kvt_policy *const kvt_plugin[] = {
-    &echo_policy,  &window_policy, &both_policy,   &keys_policy, &nan_policy, &fits_policy,
-    &layer_policy, &select_policy, &decode_policy, &skip_policy, NULL};
+    &echo_policy,  &window_policy, &both_policy,   &keys_policy, &nan_policy,      &fits_policy,
+    &layer_policy, &select_policy, &decode_policy, &skip_policy, &together_policy, NULL};

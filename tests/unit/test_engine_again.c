@@ -279,6 +279,7 @@ static const struct text {
     {"scores:every=8", "it reads scores of the prompt that another program", KVT_USAGE},
     {"kvzip:every=8", "it reads a probe that ran on the prompt", KVT_USAGE},
     {"test-select:every=8", "it scores nothing", KVT_USAGE},
+    {"test-together:every=8", "it selects over lanes that hold the same slots", KVT_USAGE},
 };
 
 static void is_read(void **state)

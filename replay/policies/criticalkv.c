@@ -7,7 +7,8 @@
  * With a[s] the score of the base (base=snapkv), u[s] the mean over the query heads H of the
  * lane of |W_O v_s|_1, and b the lane's slots:
  *
- *   stage 1   the floor(share b) best a, at least 1, what the base pins first among them
+ *   stage 1   the floor(share b) best a, at least 1, what the base pins first among them; with
+ *             of=open the floor(share (b - p)) best, at least 1, beside the p that it pins
  *   stage 2   the best (a[s] + epsilon) u[s] of the others, until b are kept
  *
  * The lane's slots are what the allocator gives it: criticalkv/ada is CriticalAdaKV, whose
@@ -24,8 +25,10 @@
 
 typedef struct criticalkv {
     double share, epsilon;
-    int compat;
+    int of, compat;
 } criticalkv;
+
+enum { OF_BUDGET, OF_OPEN };
 
 enum { COMPAT_PAPER, COMPAT_KVPRESS };
 
@@ -38,11 +41,17 @@ static const kvt_choice compats[] = {
                         "base is base.compat=kvpress)"},
 };
 
+static const kvt_choice parts[] = {
+    [OF_BUDGET] = {"budget", "", "share of all slots; what the base pins counts in stage 1"},
+    [OF_OPEN] = {"open", "", "share of the slots beside what the base pins"},
+};
+
 static const kvt_param params[] = {
     KVT_PARAM_CHOICE(criticalkv, compat, COMPAT_PAPER, compats,
                      "published implementation to follow"),
     KVT_PARAM(criticalkv, share, 0.5, 0, 1, "frac",
               "part of the budget that the base's score alone gives away"),
+    KVT_PARAM_CHOICE(criticalkv, of, OF_BUDGET, parts, "what stage 1 has a share of"),
     KVT_PARAM(criticalkv, epsilon, 1e-4, 0, 1, "", "added to the base's score in stage 2"),
     {0},
 };
@@ -61,10 +70,12 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
 }
 
 /* Slots of stage 1, pinned ones included. */
-static int64_t first_stage(const criticalkv *p, int64_t b)
+static int64_t first_stage(const criticalkv *p, int64_t b, int64_t n_pinned)
 {
-    int64_t n = (int64_t)floor(p->share * (double)b + 1e-9);
-    return p->compat == COMPAT_KVPRESS || p->share == 0 ? n : kvt_max(n, 1);
+    int64_t fixed = p->of == OF_OPEN ? n_pinned : 0;
+    int64_t n = (int64_t)floor(p->share * (double)(b - fixed) + 1e-9);
+    bool one = p->compat == COMPAT_PAPER && p->share > 0;
+    return kvt_min(fixed + (one ? kvt_max(n, 1) : n), b);
 }
 
 static bool choose(const criticalkv *p, bool *keep, const kvt_lane *lane, const float *a,
@@ -81,8 +92,8 @@ static bool choose(const criticalkv *p, bool *keep, const kvt_lane *lane, const 
         worth[s] = (float)(((double)a[s] + p->epsilon) * (double)lane->mark[s]);
         n_pinned += pinned[s];
     }
-    int64_t k = kvt_min(first_stage(p, b), b) - n_pinned;
-    int64_t taken = kvt_keep_best(first, a, pinned, n, kvt_max(k, 0), lane->scratch);
+    int64_t k = kvt_max(first_stage(p, b, n_pinned) - n_pinned, 0);
+    int64_t taken = kvt_keep_best(first, a, pinned, n, k, lane->scratch);
     return taken >= 0 && kvt_keep_best(keep, worth, first, n, b - taken, lane->scratch) >= 0;
 }
 
@@ -113,7 +124,9 @@ const kvt_policy kvt_policy_criticalkv = {
         "bound hold: it keeps most of the attention whatever the values are.\n\n"
         "The base is snapkv unless base=NAME says another one (base.window=16 sets its "
         "parameters). criticalkv/ada is CriticalAdaKV: head budgets by the base's score, "
-        "then both stages inside each head. It decides once, at the end of the prompt; "
+        "then both stages inside each head. Where the window fills the first stage, at small "
+        "budgets, nothing keeps a sink, whose value is small: of=open takes half of what the "
+        "window leaves. It decides once, at the end of the prompt; "
         "nothing is trained. Published settings: half, epsilon = 1e-4.",
     .differs =
         "what the base pins is kept by rule and counts in the first stage, where kvpress ranks "

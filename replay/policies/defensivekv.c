@@ -15,7 +15,7 @@
  * with u[s] the mean over the query heads of |W_O v_s|_1. The window is pinned. First, in each
  * lane, with a[s] the mean of A over heads and rows, divided by its sum over s < n:
  *
- *   stage 1    the largest a before their sum reaches threshold - bias (the one that reaches it
+ *   stage 1    the largest a before their sum reaches cover - bias (the one that reaches it
  *              is not among them), at most b - window; b the lane's even share
  *   bias       mean attention of the rows on the window, over all heads of the layer
  *
@@ -31,7 +31,7 @@
 
 typedef struct defensivekv {
     int64_t window, pool;
-    double threshold;
+    double cover;
     int kind, scope, compat;
 } defensivekv;
 
@@ -70,7 +70,7 @@ static const kvt_param params[] = {
     KVT_PARAM(defensivekv, pool, 5, 1, 255, "tokens",
               "width of the pool; an even one counts as the next odd one"),
     KVT_PARAM_CHOICE(defensivekv, kind, KIND_MAX, kinds, "what the pool takes"),
-    KVT_PARAM(defensivekv, threshold, 0.9, 0, 1, "frac",
+    KVT_PARAM(defensivekv, cover, 0.9, 0, 1, "frac",
               "share of the attention that stage 1 takes in each lane"),
     KVT_PARAM_CHOICE(defensivekv, scope, SCOPE_LAYER, scopes, "which lanes compete"),
     {0},
@@ -196,7 +196,7 @@ static bool weigh(const defensivekv *p, float *const *f, bool *const *first,
                   const int64_t *budget)
 {
     int64_t S = lane->n_slot, n = S - p->window;
-    double until = p->threshold - bias_of(p, lane, n_lane);
+    double until = p->cover - bias_of(p, lane, n_lane);
     float *mean = kvt_arena_array(lane->scratch, n, sizeof *mean);
     int32_t *order = kvt_arena_array(lane->scratch, n, sizeof *order);
     for (int64_t s = 0; s < n; s++) {

@@ -25,7 +25,7 @@ typedef struct pyramidkv {
 } pyramidkv;
 
 enum { KIND_MAX, KIND_MEAN };
-enum { COMPAT_PAPER, COMPAT_KVCF, COMPAT_KVPRESS };
+enum { COMPAT_PAPER, COMPAT_KVCF, COMPAT_KVPRESS, COMPAT_KVCF_KV };
 
 static const kvt_choice kinds[] = {
     [KIND_MAX] = {"max", "", "the largest vote nearby"},
@@ -41,6 +41,9 @@ static const kvt_choice compats[] = {
          "Zefan-Cai/KVCache-Factory c97f9d7, run scripts, by query head, its integer steps"},
     [COMPAT_KVPRESS] = {"kvpress", "window=64,pool=5,kind=mean",
                         "NVIDIA/kvpress 8bb29b9, its rounding and its uniform fallback"},
+    [COMPAT_KVCF_KV] =
+        {"kvcf-kv", "window=8,pool=7,kind=max",
+         "Zefan-Cai/KVCache-Factory c97f9d7, run scripts, kv_head mode, its integer steps"},
 };
 
 static const kvt_param params[] = {
@@ -76,7 +79,7 @@ static int64_t window(const void *params_, int64_t n_prompt)
 static void share_params(const void *params_, char *out, size_t cap)
 {
     const pyramidkv *p = params_;
-    static const char *const forms[] = {"exact", "kvcf", "kvpress"};
+    static const char *const forms[] = {"exact", "kvcf", "kvpress", "kvcf"};
     snprintf(out, cap, "form=%s", forms[p->compat]);
 }
 

@@ -17,9 +17,7 @@ typedef struct cell {
     kvt_lane *lane; /* [L lane] */
     int64_t **pos;  /* [L lane][T] */
     int n_lane, n_head, n_all, slot_width;
-    const kvt_policy *base; /* of the policy, with its defaults; or NULL */
-    void *base_params;
-    kvt_lane *base_lane; /* [L lane] its marks, its state */
+    mini_base base;
     kvt_arena *a;
 } cell;
 
@@ -108,49 +106,22 @@ static int64_t window_of(const cell *c)
     return c->p->window ? c->p->window(c->params, c->t->N) : 0;
 }
 
-static int64_t base_window(const cell *c)
+/* What the base learns, or (score not NULL) what it scores and pins. */
+static void run_base(const cell *c, int lane, int64_t budget, float *score, bool *pinned)
 {
-    return c->base->window ? c->base->window(c->base_params, c->t->N) : 0;
-}
-
-/* The lane as its base sees it: marks and state of its own, and its own last queries. */
-static kvt_lane base_of(const cell *c, int lane)
-{
-    int64_t n = base_window(c);
+    int64_t n = mini_base_window(&c->base, c->t->N);
     give(c, lane, c->t->N - n, n);
     kvt_lane v = c->lane[lane];
-    v.mark = c->base_lane[lane].mark;
-    v.state = c->base_lane[lane].state;
-    return v;
-}
-
-static void learn_base(const cell *c, int lane)
-{
-    if (!c->base->step)
-        return;
-    kvt_lane v = base_of(c, lane);
-    c->base->step(c->base_params, &v);
-    take_back(c, lane);
-}
-
-/* What the base scores and pins, for the lane. */
-static void score_base(const cell *c, int lane, int64_t budget)
-{
-    kvt_lane v = base_of(c, lane);
-    float *score = kvt_arena_array(c->a, v.n_slot, sizeof *score);
-    bool *pinned = kvt_arena_array(c->a, v.n_slot, sizeof *pinned);
     v.budget = budget;
-    c->base->score(c->base_params, score, pinned, &v);
+    mini_base_run(&c->base, lane, &v, score, pinned);
     take_back(c, lane);
-    c->lane[lane].base_score = score;
-    c->lane[lane].base_pinned = pinned;
 }
 
 static void learn_prompt(const cell *c, int lane)
 {
     int64_t n = window_of(c);
-    if (c->base)
-        learn_base(c, lane);
+    if (c->base.policy)
+        run_base(c, lane, 0, NULL, NULL);
     if (!c->p->step)
         return;
     give(c, lane, c->t->N - n, n);
@@ -177,8 +148,12 @@ static void score_lane(const cell *c, int lane, float *score, bool *pinned, int6
     kvt_lane *v = &c->lane[lane];
     bool prompt = v->now < c->t->N;
     int64_t n_query = prompt ? window_of(c) : 1;
-    if (c->base)
-        score_base(c, lane, budget);
+    if (c->base.policy) {
+        float *base = kvt_arena_array(c->a, v->n_slot, sizeof *base);
+        bool *fixed = kvt_arena_array(c->a, v->n_slot, sizeof *fixed);
+        run_base(c, lane, budget, base, fixed);
+        v->base_score = base, v->base_pinned = fixed;
+    }
     give(c, lane, v->now + 1 - n_query, n_query);
     if (!prompt && c->traits.drop_first) /* the row has not attended yet */
         v->attn = (kvt_view){0};
@@ -199,6 +174,15 @@ static void score_lane(const cell *c, int lane, float *score, bool *pinned, int6
                     data[(h * n + q) * v->n_slot + s] = row[v->pos[s]];
             }
         v->future = view3(data, "HQS", c->n_head, n, v->n_slot);
+        int64_t late = c->t->T - first;
+        data = kvt_arena_array(c->a, c->n_head * n * late + 1, sizeof *data);
+        for (int h = 0; h < c->n_head; h++)
+            for (int64_t q = 0; q < n; q++) {
+                toy_row(row, c->t, v->layer, head_of(c, lane, h), first + q, all, c->t->T);
+                for (int64_t j = 0; j < late; j++)
+                    data[(h * n + q) * late + j] = row[first + j];
+            }
+        v->future_late = view3(data, "HQT", c->n_head, n, late);
     }
     if (c->traits.needs & KVT_NEED_SCORES)
         give_scores(c, lane);
@@ -390,24 +374,6 @@ static bool decode_token(const cell *c, int64_t m)
     return true;
 }
 
-/* The policy's own base, at the end of the prompt; its needs come on top. */
-static kvt_code set_up_base(cell *c, kvt_err *err)
-{
-    c->base = kvt_policy_find(c->p->base);
-    if (!c->base || !c->base->score || c->traits.phases != KVT_PREFILL)
-        return kvt_fail(err, KVT_USAGE, "%s: no base for this driver", c->p->name);
-    kvt_traits t = c->base->traits;
-    c->base_params = kvt_arena_get(c->a, c->base->params_size + 1);
-    if (c->base->params)
-        kvt_param_defaults(c->base->params, c->base_params);
-    if (c->base->vary)
-        c->base->vary(c->base_params, &t);
-    c->traits.needs |= t.needs;
-    c->traits.by_query_head |= t.by_query_head;
-    c->traits.one_ranking &= t.one_ranking;
-    return KVT_OK;
-}
-
 static kvt_code set_up(cell *c, kvt_err *err)
 {
     const mini_spec *s = c->spec;
@@ -433,7 +399,7 @@ static kvt_code set_up(cell *c, kvt_err *err)
     if (!code && c->p->vary)
         c->p->vary(c->params, &c->traits);
     if (!code && c->p->base)
-        code = set_up_base(c, err);
+        code = mini_base_open(&c->base, c->p, &c->traits, c->a, err);
     c->n_lane = c->traits.by_query_head ? c->t->n_head : c->t->n_group;
     c->n_head = c->t->n_head / c->n_lane;
     c->n_all = c->n_lane * c->t->n_layer;
@@ -477,15 +443,7 @@ static void open_lanes(cell *c)
                        .scratch = c->a,
                        .rng = rng};
     }
-    c->base_lane = kvt_arena_array(c->a, c->n_all, sizeof *c->base_lane);
-    int base_width = c->base ? c->base->slot_width : 0;
-    size_t base_state = c->base ? c->base->state_size : 0;
-    if (c->base && c->base->size)
-        c->base->size(c->base_params, &c->seq, c->spec->budget, &base_width, &base_state);
-    for (int i = 0; c->base && i < c->n_all; i++) {
-        c->base_lane[i].mark = kvt_arena_array(c->a, c->t->T * (base_width + 1), sizeof(float));
-        c->base_lane[i].state = kvt_arena_get(c->a, base_state + 1);
-    }
+    mini_base_lanes(&c->base, &c->seq, c->spec->budget, c->t->T, c->n_all, c->a);
 }
 
 /* Probe, weights, decay: what is the lane's as long as it lives. False: not there. */
@@ -529,8 +487,8 @@ kvt_code mini_run(mini_result *out, const mini_spec *spec, kvt_arena *a, kvt_err
         out->skipped = true;
         return KVT_OK;
     }
-    if (c.base && c.base->fits && !spec->no_fits &&
-        !c.base->fits(c.base_params, spec->budget, t->N, out->why, sizeof out->why)) {
+    if (!spec->no_fits &&
+        !mini_base_fits(&c.base, spec->budget, t->N, out->why, sizeof out->why)) {
         out->skipped = true;
         return KVT_OK;
     }

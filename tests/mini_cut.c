@@ -222,3 +222,62 @@ bool mini_open(kvt_lane *v, const mini_cut *c, const kvt_policy *p, const kvt_tr
         return false;
     return !(c->needs & KVT_NEED_WEIGHTS) || open_weights(v, c, p);
 }
+
+/* ---- the base of a policy ------------------------------------------------------------------
+ */
+
+kvt_code mini_base_open(mini_base *b, const kvt_policy *p, kvt_traits *traits, kvt_arena *a,
+                        kvt_err *err)
+{
+    b->policy = kvt_policy_find(p->base);
+    if (!b->policy || !b->policy->score || traits->phases != KVT_PREFILL)
+        return kvt_fail(err, KVT_USAGE, "%s: no base for this driver", p->name);
+    kvt_traits t = b->policy->traits;
+    b->params = kvt_arena_get(a, b->policy->params_size + 1);
+    if (b->policy->params)
+        kvt_param_defaults(b->policy->params, b->params);
+    if (b->policy->vary)
+        b->policy->vary(b->params, &t);
+    traits->needs |= t.needs;
+    traits->by_query_head |= t.by_query_head;
+    traits->one_ranking &= t.one_ranking;
+    return KVT_OK;
+}
+
+void mini_base_lanes(mini_base *b, const kvt_sequence *seq, int64_t budget, int64_t n_token,
+                     int n_lane, kvt_arena *a)
+{
+    if (!b->policy)
+        return;
+    int width = b->policy->slot_width;
+    size_t size = b->policy->state_size;
+    if (b->policy->size)
+        b->policy->size(b->params, seq, budget, &width, &size);
+    b->mark = kvt_arena_array(a, n_lane, sizeof *b->mark);
+    b->state = kvt_arena_array(a, n_lane, sizeof *b->state);
+    for (int i = 0; i < n_lane; i++) {
+        b->mark[i] = kvt_arena_array(a, n_token * (width + 1), sizeof **b->mark);
+        b->state[i] = kvt_arena_get(a, size + 1);
+    }
+}
+
+bool mini_base_fits(const mini_base *b, int64_t budget, int64_t n_prompt, char *why, size_t cap)
+{
+    return !b->policy || !b->policy->fits ||
+           b->policy->fits(b->params, budget, n_prompt, why, cap);
+}
+
+int64_t mini_base_window(const mini_base *b, int64_t n_prompt)
+{
+    return b->policy->window ? b->policy->window(b->params, n_prompt) : 0;
+}
+
+void mini_base_run(const mini_base *b, int lane, kvt_lane *v, float *score, bool *pinned)
+{
+    v->mark = b->mark[lane];
+    v->state = b->state[lane];
+    if (score)
+        b->policy->score(b->params, score, pinned, v);
+    else if (b->policy->step)
+        b->policy->step(b->params, v);
+}

@@ -21,4 +21,24 @@ void mini_give(kvt_lane *v, const mini_cut *c, bool prompt);
 bool mini_open(kvt_lane *v, const mini_cut *c, const kvt_policy *p, const kvt_traits *traits,
                int64_t budget);
 
+/* The base of a policy, with its defaults, at the end of the prompt: marks and state of its
+ * own, its own last queries. policy NULL: there is none. */
+typedef struct mini_base {
+    const kvt_policy *policy;
+    void *params;
+    float **mark; /* [lanes] */
+    void **state;
+} mini_base;
+
+/* Finds it; what it needs comes on top of the policy's traits. */
+kvt_code mini_base_open(mini_base *b, const kvt_policy *p, kvt_traits *traits, kvt_arena *a,
+                        kvt_err *err);
+void mini_base_lanes(mini_base *b, const kvt_sequence *seq, int64_t budget, int64_t n_token,
+                     int n_lane, kvt_arena *a);
+bool mini_base_fits(const mini_base *b, int64_t budget, int64_t n_prompt, char *why,
+                    size_t cap);
+int64_t mini_base_window(const mini_base *b, int64_t n_prompt);
+/* Its step() on a lane, or where score is not NULL its score(). */
+void mini_base_run(const mini_base *b, int lane, kvt_lane *v, float *score, bool *pinned);
+
 #endif

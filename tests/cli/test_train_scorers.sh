@@ -57,6 +57,7 @@ check locret:steps=8 locret
 check foresightkv:block=8,steps=8 foresightkv
 check headkv:span=question headkv
 check qfilters qfilters
+check triattention triattention
 
 # Longer runs learn what they are given: the loss on the training traces falls.
 falls() { # falls WHAT
@@ -127,6 +128,8 @@ bad 1 "no trace is longer" train foresightkv train -o new/x.h5 -q
 bad 1 "has no hidden/x" train kvzap train1.h5 -o new/x.h5 -q
 bad 1 "has no hidden/x" train fast-kvzip replay1.h5 -o new/x.h5 -q
 bad 1 "has no query/q" train qfilters train1.h5 -o new/x.h5 -q
+bad 1 "has no query/mean" train triattention train1.h5 -o new/x.h5 -q
+bad 2 "no parameter 'steps'" train triattention:steps=3 train -o new/x.h5 -q
 bad 1 "capture with --queries all" train locret replay1.h5 -o new/x.h5 -q
 bad 1 "or a smaller block" train foresightkv:block=64 replay1.h5 -o new/x.h5 -q
 "$make_synth" full1.h5 level=2 seed=9 || exit 1

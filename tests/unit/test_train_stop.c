@@ -155,7 +155,8 @@ int main(void)
                                  "fast-kvzip:steps=2",
                                  "locret:steps=2",
                                  "foresightkv:block=8,steps=2",
-                                 "qfilters"};
+                                 "qfilters",
+                                 "triattention"};
     struct CMUnitTest tests[CHECK_COUNT(what)];
     for (int i = 0; i < CHECK_COUNT(what); i++)
         tests[i] = (struct CMUnitTest){what[i], stopped_anywhere, NULL, NULL, what[i]};

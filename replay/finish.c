@@ -32,25 +32,27 @@ static double over(const pooled *x, kvt_over how)
     return measure_quantile(x->pool, x->n, how == KVT_P50 ? 0.5 : how == KVT_P95 ? 0.95 : 1);
 }
 
-/* One row of a query head. i: the layer's place in the result. */
-static kvt_judged row_judged(const finisher *f, int cell, int i, int head, int64_t m)
+/* What is known of row m of a query head: the fields of j that rows have. i: the layer's place
+ * in the result. */
+static void look_at_row(kvt_judged *j, const finisher *f, int cell, int i, int head, int64_t m)
 {
     const pass *p = f->p;
     const truth *t = &f->truths[f->layer[i]];
     int64_t at = pass_head(p, cell, f->layer[i], head) * p->n_response + m;
     int64_t row = head * p->n_response + m;
-    const float *more = p->out_more ? p->out_more + at * OUT_MORE : NULL;
-    kvt_judged j = {.row = m,
-                    .lost = (double)p->lost[at],
-                    .out_err = p->out_err ? (double)p->out_err[at] : NAN,
-                    .out_size = t->out_size ? (double)t->out_size[row] : NAN,
-                    .out_l1 = more ? (double)more[OUT_L1] : NAN,
-                    .out_cos = more ? (double)more[OUT_COS] : NAN,
-                    .out_unnorm = more ? (double)more[OUT_UNNORM] : NAN};
-    for (int k = 0; k < KVT_SUPPORTS; k++)
-        j.support[k] = t->support ? (double)t->support[row * KVT_SUPPORTS + k] : NAN;
-    j.kept = 1 - j.lost;
-    return j;
+    j->row = m;
+    j->lost = (double)p->lost[at];
+    j->kept = 1 - j->lost;
+    j->out_err = p->out_err ? (double)p->out_err[at] : NAN;
+    j->out_size = t->out_size ? (double)t->out_size[row] : NAN;
+    for (int k = 0; t->support && k < KVT_SUPPORTS; k++)
+        j->support[k] = (double)t->support[row * KVT_SUPPORTS + k];
+    if (!p->out_more)
+        return;
+    const float *more = p->out_more + at * OUT_MORE;
+    j->out_l1 = (double)more[OUT_L1];
+    j->out_cos = (double)more[OUT_COS];
+    j->out_unnorm = (double)more[OUT_UNNORM];
 }
 
 /* A row metric over the rows of one query head: defined values go to the pool, infinite ones
@@ -58,10 +60,12 @@ static kvt_judged row_judged(const finisher *f, int cell, int i, int head, int64
 static double pool_head(const finisher *f, const kvt_metric *m, int cell, int i, int head,
                         pooled *to)
 {
+    kvt_judged j = {
+        .out_l1 = NAN, .out_cos = NAN, .out_unnorm = NAN, .support = {NAN, NAN, NAN}};
     double sum = 0;
     int64_t finite = 0;
     for (int64_t k = 0; k < f->p->n_response; k++) {
-        kvt_judged j = row_judged(f, cell, i, head, k);
+        look_at_row(&j, f, cell, i, head, k);
         double x = m->row(&j), weight = m->weight ? m->weight(&j) : 0;
         if (isnan(x))
             continue;

@@ -181,6 +181,34 @@ typedef struct kvt_pop {
 KVT_API void kvt_pop_score(const kvt_pop *p, const float *r, float *score, bool *pinned,
                            const kvt_lane *lane);
 
+/* ---- sums of what queries looked at (replay/pieces_sums.c) ---------------------------------
+ */
+
+/* floor(share n), where 0.29 x 100 is 29: a decimal fraction may fall just short. */
+KVT_API int64_t kvt_share_floor(double share, int64_t n);
+/* -ln(-ln u) of a u that is neither 0 nor 1: the k best of x + such noise are a draw of k without
+ * replacement with weights exp(x). */
+KVT_API double kvt_gumbel(uint64_t *rng);
+/* mark[s] += H n_query times the sum over H, Q of rows |v_s|, divided by the sum of that over s:
+ * as much as n_query rows. rows [H Q S], values [S D]. False: scratch has no room. */
+KVT_API bool kvt_add_by_length(float *mark, const kvt_view *rows, const kvt_view *values,
+                               int64_t n_query, kvt_arena *scratch);
+
+/* How much other keys say the same (R-KV, arXiv 2505.24133): with u the keys over their length
+ * + 1e-8,
+ *
+ *   c[i s] = u_i . u_s, 0 for i = s, and 0 for the last s with c[i s] > similar in each row i
+ *   out[s] = softmax over s of mean over i of c[i s]
+ *
+ * in tiles of rows, never [S S]. spare_first: the first such s; column_zero: s = 0 in rows that
+ * have none. keys [S D], out [S]. False: scratch has no room. */
+typedef struct kvt_redundancy_rule {
+    double similar;
+    bool spare_first, column_zero;
+} kvt_redundancy_rule;
+KVT_API bool kvt_redundancy(double *out, const kvt_view *keys, const kvt_redundancy_rule *rule,
+                            kvt_arena *scratch);
+
 static inline int64_t kvt_min(int64_t a, int64_t b)
 {
     return a < b ? a : b;

@@ -114,8 +114,7 @@ static int64_t newest(const h2o *p, int64_t budget, bool prompt)
         return p->window;
     if (p->compat == COMPAT_FLEXGEN)
         return (budget + 1) / 2 - prompt;
-    /* 0.29 x 100 is 29: the product of a decimal fraction may fall just short */
-    return (int64_t)floor(p->recent * (double)budget + 1e-9);
+    return kvt_share_floor(p->recent, budget);
 }
 
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
@@ -138,31 +137,6 @@ static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why
     return false;
 }
 
-static double length_of(const kvt_view *values, int64_t s)
-{
-    const float *v = (const float *)values->data + s * values->stride[0];
-    double sum = 0;
-    for (int64_t d = 0; d < values->dim[1]; d++)
-        sum += (double)v[d] * (double)v[d];
-    return sqrt(sum);
-}
-
-/* Adds a row [S] that is weighted by |v| and sums to as much as n_query rows of every head. */
-static void add_weighted(kvt_lane *lane, const kvt_view *rows, int64_t n_query)
-{
-    float *w = kvt_arena_array(lane->scratch, lane->n_slot, sizeof *w);
-    double sum = 0;
-    if (w)
-        kvt_add_rows(w, rows);
-    for (int64_t s = 0; w && s < lane->n_slot; s++) {
-        w[s] = (float)((double)w[s] * length_of(&lane->values, s));
-        sum += (double)w[s];
-    }
-    double scale = sum > 0 ? (double)(rows->dim[0] * n_query) / sum : 0;
-    for (int64_t s = 0; s < lane->n_slot; s++) /* NaN, which is refused: no memory */
-        lane->mark[s] += w ? (float)((double)w[s] * scale) : NAN;
-}
-
 static void step(const void *params_, kvt_lane *lane)
 {
     const h2o *p = params_;
@@ -174,10 +148,11 @@ static void step(const void *params_, kvt_lane *lane)
         rows.dim[2] = rows.dim[1], rows.dim[1] = 1;
         rows.stride[1] = 0;
     }
-    if (p->values)
-        add_weighted(lane, &rows, prompt ? lane->seq->n_prompt : 1);
-    else
+    if (!p->values)
         kvt_add_rows(lane->mark, &rows);
+    else if (!kvt_add_by_length(lane->mark, &rows, &lane->values,
+                                prompt ? lane->seq->n_prompt : 1, lane->scratch))
+        lane->mark[0] = NAN; /* which is refused: no memory */
 }
 
 /* Queries that a slot's sum is divided by. */

@@ -58,16 +58,10 @@ static const kvt_param params[] = {
     {0},
 };
 
-/* 0.3 x 10 is 3: the product of a decimal fraction may fall just short. */
-static int64_t newest(const keyformer *p, int64_t budget)
-{
-    return (int64_t)floor(p->recent * (double)budget + 1e-9);
-}
-
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const keyformer *p = params_;
-    if (budget >= n_token || p->recent == 0 || newest(p, budget) > 0)
+    if (budget >= n_token || p->recent == 0 || kvt_share_floor(p->recent, budget) > 0)
         return true;
     snprintf(why, cap, "recent=%g of a budget of %lld is no token", p->recent,
              (long long)budget);
@@ -91,19 +85,12 @@ static double tau(const keyformer *p, const kvt_lane *lane)
                                : (p->tau_end - p->tau_start) * (double)t / (double)M);
 }
 
-/* -ln(-ln u) of a u that is neither 0 nor 1. */
-static double gumbel(uint64_t *rng)
-{
-    double u = ((double)(kvt_random_bits(rng) >> 11) + 0.5) * 0x1p-53;
-    return -log(-log(u));
-}
-
 /* Adds the softmax of a row z [S], of what it sees, to the marks; work [S]. */
 static void add_row(const keyformer *p, kvt_lane *lane, const float *z, double *work)
 {
     double most = -INFINITY, sum = 0;
     for (int64_t s = 0; s < lane->n_slot; s++) {
-        double g = p->noise ? gumbel(lane->rng) : 0;
+        double g = p->noise ? kvt_gumbel(lane->rng) : 0;
         work[s] = ((double)z[s] + g) / tau(p, lane);
         most = work[s] > most ? work[s] : most;
     }
@@ -128,7 +115,7 @@ static void step(const void *params_, kvt_lane *lane)
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
 {
     const keyformer *p = params_;
-    int64_t R = newest(p, lane->budget), n = lane->n_slot;
+    int64_t R = kvt_share_floor(p->recent, lane->budget), n = lane->n_slot;
     bool blind = p->compat == IS_OFFICIAL && R > 0;
     for (int64_t s = 0; s < n; s++) {
         out[s] = lane->mark[s];

@@ -57,16 +57,11 @@ static void vary(const void *params_, kvt_traits *traits)
     traits->needs = p->compat == IS_OFFICIAL ? KVT_NEED_QUERIES | KVT_NEED_KEYS : KVT_NEED_ATTN;
 }
 
-static int64_t share_of(double share, int64_t n)
-{
-    return (int64_t)floor(share * (double)n + 1e-9); /* 0.29 x 100 is 29 */
-}
-
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const nacl *p = params_;
-    int64_t part =
-        share_of(p->sinks, budget) + share_of(p->recent, budget) + share_of(p->random, budget);
+    int64_t part = kvt_share_floor(p->sinks, budget) + kvt_share_floor(p->recent, budget) +
+                   kvt_share_floor(p->random, budget);
     if (budget >= n_token || part <= budget)
         return true;
     snprintf(why, cap, "sinks, recent and random are %lld tokens of a budget of %lld",
@@ -78,7 +73,7 @@ static int64_t window(const void *params_, int64_t n_prompt)
 {
     const nacl *p = params_;
     /* query 0 sees itself only */
-    return kvt_max(kvt_min(share_of(p->proxies, n_prompt), n_prompt - 1), 1);
+    return kvt_max(kvt_min(kvt_share_floor(p->proxies, n_prompt), n_prompt - 1), 1);
 }
 
 /* Rows of all keys, one query at a time. */
@@ -120,11 +115,10 @@ static void step(const void *params_, kvt_lane *lane)
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
 {
     const nacl *p = params_;
-    int64_t n = lane->n_slot, first = share_of(p->sinks, lane->budget);
-    int64_t newest = share_of(p->recent, lane->budget);
+    int64_t n = lane->n_slot, first = kvt_share_floor(p->sinks, lane->budget);
+    int64_t newest = kvt_share_floor(p->recent, lane->budget);
     for (int64_t s = 0; s < n; s++) {
-        double u = ((double)(kvt_random_bits(lane->rng) >> 11) + 0.5) * 0x1p-53;
-        lane->mark[s * N_MARK + NOISE] = (float)-log(-log(u));
+        lane->mark[s * N_MARK + NOISE] = (float)kvt_gumbel(lane->rng);
         out[s] = lane->mark[s * N_MARK + SUM];
         pinned[s] = s < first || s >= n - newest;
     }
@@ -140,7 +134,7 @@ static bool keep_lane(const nacl *p, bool *keep, const kvt_lane *lane, const flo
     bool *top = kvt_arena_array(lane->scratch, n, sizeof *top);
     for (int64_t s = 0; s < n; s++)
         open -= pinned[s];
-    int64_t drawn = kvt_min(share_of(p->random, budget), open);
+    int64_t drawn = kvt_min(kvt_share_floor(p->random, budget), open);
     if (!noisy || !top || kvt_keep_best(top, score, pinned, n, open - drawn, lane->scratch) < 0)
         return false;
     for (int64_t s = 0; s < n; s++)

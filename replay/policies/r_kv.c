@@ -36,7 +36,6 @@ typedef struct r_kv {
 
 enum { IS_PAPER, IS_OFFICIAL, IS_SNAPKV };
 enum { RETAIN_LAST, RETAIN_FIRST };
-enum { TILE = 16 };
 
 static const kvt_choice compats[] = {
     [IS_PAPER] = {"paper", "window=8,pool=7,lambda=0.1,retain=last",
@@ -128,54 +127,6 @@ static void find_importance(const r_kv *p, float *out, const kvt_lane *lane, int
     kvt_pool_max(out, flat, n, p->pool);
 }
 
-/* Adds row i of the cosines, c [S], to sum [S]. */
-static void add_cosines(const r_kv *p, double *sum, float *c, int64_t i, int64_t n)
-{
-    int64_t found = p->compat == IS_OFFICIAL ? 0 : -1;
-    bool any = false;
-    c[i] = 0;
-    for (int64_t s = 0; s < n; s++) {
-        bool is_similar = (double)c[s] > p->similar;
-        if (is_similar && (p->retain == RETAIN_LAST || !any))
-            found = s;
-        any |= is_similar;
-    }
-    if (found >= 0)
-        c[found] = 0;
-    for (int64_t s = 0; s < n; s++)
-        sum[s] += (double)c[s];
-}
-
-/* Redundancy of all slots into out [S], which is zero; a tile of rows at a time. False: no
- * memory. */
-static bool find_redundancy(const r_kv *p, double *out, const kvt_lane *lane)
-{
-    int64_t n = lane->n_slot, D = lane->keys.dim[1];
-    float *unit = kvt_arena_array(lane->scratch, n * D, sizeof *unit);
-    float *tile = kvt_arena_array(lane->scratch, TILE * n, sizeof *tile);
-    double *sum = kvt_arena_array(lane->scratch, n, sizeof *sum);
-    if (!unit || !tile || !sum)
-        return false;
-    for (int64_t s = 0; s < n; s++) {
-        const float *k = (const float *)lane->keys.data + s * lane->keys.stride[0];
-        double square = 0;
-        for (int64_t d = 0; d < D; d++)
-            square += (double)k[d] * (double)k[d];
-        for (int64_t d = 0; d < D; d++)
-            unit[s * D + d] = (float)((double)k[d] / (sqrt(square) + 1e-8));
-    }
-    for (int64_t at = 0; at < n; at += TILE) {
-        int64_t rows = kvt_min(TILE, n - at);
-        kvt_affine(tile, unit + at * D, D, rows, D, unit, NULL, n);
-        for (int64_t i = 0; i < rows; i++)
-            add_cosines(p, sum, tile + i * n, at + i, n);
-    }
-    for (int64_t s = 0; s < n; s++)
-        sum[s] /= (double)n;
-    add_softmax(out, sum, n, 1);
-    return true;
-}
-
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
 {
     const r_kv *p = params_;
@@ -185,7 +136,12 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     float *flat = kvt_arena_array(lane->scratch, S, sizeof *flat);
     if (n == 0)
         return; /* the latest are kept */
-    bool good = mean && red && flat && (p->lambda >= 1 || find_redundancy(p, red, lane));
+    kvt_redundancy_rule rule = {.similar = p->similar,
+                                .spare_first = p->retain == RETAIN_FIRST,
+                                .column_zero = p->compat == IS_OFFICIAL};
+    bool good = mean && red && flat;
+    if (good && p->lambda < 1)
+        good = kvt_redundancy(red, &lane->keys, &rule, lane->scratch);
     if (good)
         find_importance(p, out, lane, n, mean, flat);
     for (int64_t s = 0; s < n; s++) /* NaN, which is refused: no memory */

@@ -23,7 +23,6 @@
  * float a slot. */
 #include "kvt/pieces.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -155,13 +154,10 @@ static void step(const void *params_, kvt_lane *lane)
         add_row(p, lane, q, lane->now - n + 1 + q, (*row)++);
 }
 
-/* A slot drawn without replacement with weight exp(x) is the best of x + Gumbel noise. */
-static double drawn(const scissorhands *p, double x, uint64_t *rng)
+/* The sum, or what a draw with weight exp(sum / temperature) ranks by. */
+static double drawn(const scissorhands *p, double sum, uint64_t *rng)
 {
-    if (p->temperature <= 0)
-        return x;
-    double u = ((double)(kvt_random_bits(rng) >> 11) + 0.5) * 0x1p-53;
-    return x / p->temperature - log(-log(u));
+    return p->temperature > 0 ? sum / p->temperature + kvt_gumbel(rng) : sum;
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
@@ -187,7 +183,7 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
 {
     const scissorhands *p = params_;
     for (int i = 0; i < n_lane; i++) {
-        int64_t m = kvt_max((int64_t)floor(p->drop * (double)budget[i] + 1e-9), 1);
+        int64_t m = kvt_max(kvt_share_floor(p->drop, budget[i]), 1);
         int64_t left = lane[i].step == 0 ? budget[i] : budget[i] + 1 - m, n = lane[i].n_slot;
         for (int64_t s = 0; s < n; s++)
             left -= pinned[i][s];

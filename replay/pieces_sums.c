@@ -1,0 +1,107 @@
+/* pieces_sums.c - arithmetic of policies that add up what queries looked at: shares of a
+ * budget, draws, values' lengths, keys that repeat each other. */
+#include "kvt/pieces.h"
+
+#include <math.h>
+
+int64_t kvt_share_floor(double share, int64_t n)
+{
+    return (int64_t)floor(share * (double)n + 1e-9);
+}
+
+double kvt_gumbel(uint64_t *rng)
+{
+    double u = ((double)(kvt_random_bits(rng) >> 11) + 0.5) * 0x1p-53;
+    return -log(-log(u));
+}
+
+/* ---- values --------------------------------------------------------------------------------
+ */
+
+static double length_of(const kvt_view *x, int64_t s)
+{
+    const float *v = (const float *)x->data + s * x->stride[0];
+    double sum = 0;
+    for (int64_t d = 0; d < x->dim[1]; d++)
+        sum += (double)v[d] * (double)v[d];
+    return sqrt(sum);
+}
+
+bool kvt_add_by_length(float *mark, const kvt_view *rows, const kvt_view *values,
+                       int64_t n_query, kvt_arena *scratch)
+{
+    int64_t n = values->dim[0];
+    float *w = kvt_arena_array(scratch, n, sizeof *w);
+    double sum = 0;
+    if (!w)
+        return false;
+    kvt_add_rows(w, rows);
+    for (int64_t s = 0; s < n; s++) {
+        w[s] = (float)((double)w[s] * length_of(values, s));
+        sum += (double)w[s];
+    }
+    double scale = sum > 0 ? (double)(rows->dim[0] * n_query) / sum : 0;
+    for (int64_t s = 0; s < n; s++)
+        mark[s] += (float)((double)w[s] * scale);
+    return true;
+}
+
+/* ---- keys that repeat each other -----------------------------------------------------------
+ */
+
+/* unit [S D] = keys over their length + 1e-8. */
+static void unit_keys(float *unit, const kvt_view *keys)
+{
+    int64_t D = keys->dim[1];
+    for (int64_t s = 0; s < keys->dim[0]; s++) {
+        const float *k = (const float *)keys->data + s * keys->stride[0];
+        double length = length_of(keys, s) + 1e-8;
+        for (int64_t d = 0; d < D; d++)
+            unit[s * D + d] = (float)((double)k[d] / length);
+    }
+}
+
+/* Adds row i of the cosines, c [n], which it changes, to sum [n]. */
+static void add_cosines(double *sum, float *c, int64_t i, int64_t n,
+                        const kvt_redundancy_rule *rule)
+{
+    int64_t found = rule->column_zero ? 0 : -1;
+    bool any = false;
+    c[i] = 0;
+    for (int64_t s = 0; s < n; s++) {
+        bool is_similar = (double)c[s] > rule->similar;
+        if (is_similar && !(rule->spare_first && any))
+            found = s;
+        any |= is_similar;
+    }
+    if (found >= 0)
+        c[found] = 0;
+    for (int64_t s = 0; s < n; s++)
+        sum[s] += (double)c[s];
+}
+
+bool kvt_redundancy(double *out, const kvt_view *keys, const kvt_redundancy_rule *rule,
+                    kvt_arena *scratch)
+{
+    enum { TILE = 16 };
+    int64_t n = keys->dim[0], D = keys->dim[1];
+    float *unit = kvt_arena_array(scratch, n * D, sizeof *unit);
+    float *tile = kvt_arena_array(scratch, TILE * n, sizeof *tile);
+    double sum = 0;
+    if (!unit || !tile)
+        return false;
+    unit_keys(unit, keys);
+    for (int64_t s = 0; s < n; s++)
+        out[s] = 0;
+    for (int64_t at = 0; at < n; at += TILE) {
+        int64_t rows = kvt_min(TILE, n - at);
+        kvt_affine(tile, unit + at * D, D, rows, D, unit, NULL, n);
+        for (int64_t i = 0; i < rows; i++)
+            add_cosines(out, tile + i * n, at + i, n, rule);
+    }
+    for (int64_t s = 0; s < n; s++) /* means of cosines: no need to take the largest off */
+        sum += out[s] = exp(out[s] / (double)n);
+    for (int64_t s = 0; s < n; s++)
+        out[s] /= sum;
+    return true;
+}

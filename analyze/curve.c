@@ -73,6 +73,9 @@ static void curve_schema(kvt_schema *out)
                    "relative L2 error of the attention output"),
         KVT_COLUMN(kvt_curve_row, auc_lost_mass, "frac",
                    "mean height of the curve of lost mass over log2 of the budget"),
+        KVT_COLUMN(kvt_curve_row, auc_lost_mass_to_oracle, "1",
+                   "area under the curve of lost mass over slots (linear) as a multiple of the "
+                   "oracle's with the same slots; 1: no ranking is better at any budget"),
         KVT_COLUMN(kvt_curve_row, is_control, "",
                    "1: a control or bound, not a policy to choose"),
         {0},
@@ -188,7 +191,7 @@ static kvt_code make_row(const maker *m, const group *g, kvt_curve_row *row, kvt
     row->attn_kl_max_nats = max_of(m, g, "attn_kl_max_nats");
     row->score_kl_mean_nats = mean_of(m, g, "score_kl_mean_nats");
     row->out_err_mean_rel = mean_of(m, g, "out_err_mean_rel");
-    row->auc_lost_mass = (double)NAN;
+    row->auc_lost_mass = row->auc_lost_mass_to_oracle = (double)NAN;
     row->seeds_count = count_seeds(g);
     row->is_control = g->is_control;
     return add_interval(m, g, row, err);
@@ -211,6 +214,25 @@ static void add_area(kvt_curve_row *row, int64_t n)
     }
     for (int64_t i = 0; i < n; i++)
         row[i].auc_lost_mass = width > 0 ? area / width : (double)NAN;
+}
+
+/* Area over slots, the policy's over the oracle's, between budgets at which both are known
+ * (policies-training-free.md 10.3). */
+static void add_share(kvt_curve_row *row, int64_t n)
+{
+    double own = 0, best = 0;
+    for (int64_t i = 1; i < n; i++) {
+        double step = row[i].budget_tokens_mean - row[i - 1].budget_tokens_mean;
+        double lost = row[i].lost_mass_mean_frac + row[i - 1].lost_mass_mean_frac;
+        double least =
+            row[i].oracle_lost_mass_mean_frac + row[i - 1].oracle_lost_mass_mean_frac;
+        if (isnan(lost) || isnan(least))
+            continue;
+        own += step * lost / 2;
+        best += step * least / 2;
+    }
+    for (int64_t i = 0; i < n; i++)
+        row[i].auc_lost_mass_to_oracle = best > 0 ? own / best : (double)NAN;
 }
 
 static kvt_code make_curve(const kvt_results *results, const char *run_id,
@@ -240,6 +262,7 @@ static kvt_code make_curve(const kvt_results *results, const char *run_id,
         while (i < g.n && same_curve(&row[i], &row[first]))
             i++;
         add_area(row + first, i - first);
+        add_share(row + first, i - first);
     }
     if (code == KVT_OK)
         code = sink->rows(sink->user, row, g.n, err);

@@ -242,12 +242,17 @@ static void metrics(FILE *out)
         fputs(".\n\n", out);
         line(out, "formula", m->formula);
         line(out, "unit", m->unit[0] ? m->unit : "1");
-        line(out, "better", m->better < 0 ? "less" : "more");
+        line(out, "range", m->range);
+        line(out, "better", m->better < 0 ? "less" : m->better > 0 ? "more" : "neither");
+        line(out, "undefined", m->absent);
+        if (m->reading)
+            line(out, "how to read it", m->reading);
         line(out, "does not show", m->hides);
         fputs("- columns: ", out);
         for (int k = 0; m->column[k].column; k++)
             fprintf(out, "%s`%s`", k ? ", " : "", m->column[k].column);
         fputc('\n', out);
+        line(out, "measured", m->extra ? "where --metrics names it" : "always");
     }
 }
 

@@ -45,6 +45,7 @@ typedef struct kvt_curve_row {
     double attn_kl_mean_nats, attn_kl_p95_nats, attn_kl_max_nats;
     double score_kl_mean_nats, out_err_mean_rel;
     double auc_lost_mass; /* area over log2 budget, the same on each row of the curve */
+    double auc_lost_mass_to_oracle; /* area over slots by the oracle's, likewise */
     int64_t is_control;
 } kvt_curve_row;
 

@@ -48,6 +48,7 @@ static kvt_result *make(const char *policy, const char *trace, double lost, int6
         cell->budget_frac = c == 0 ? 0.1 : 0.2;
         cell->seed = seed;
         cell->value[at] = c == 0 ? lost : lost / 2;
+        cell->oracle_lost_mass_mean_frac = control ? (double)NAN : c == 0 ? 0.1 : 0.05;
         for (int a = 0; a < 2; a++)
             r->lane[2 * c + a].value[at] = cell->value[at] + (a == 0 ? 0.01 : -0.01);
     }
@@ -91,9 +92,12 @@ static void curve_is_a_mean_over_prompts(void **state)
     CHECK_NEAR(row->lost_mass_ci_hi_frac, 0.4, 1e-12);
     assert_string_equal(row->interval, "range over prompts");
     CHECK_NEAR(row->auc_lost_mass, 0.225, 1e-12);
+    /* From 10 to 20 slots: 10 (0.3 + 0.15) / 2 by 10 (0.1 + 0.05) / 2. */
+    CHECK_NEAR(row->auc_lost_mass_to_oracle, 3, 1e-12);
     assert_int_equal(row->traces_count, 2);
     row = find(kvt_report_table(r), "random", "10%");
     CHECK_NEAR(row->lost_mass_mean_frac, 0.7, 1e-12);
+    assert_true(isnan(row->auc_lost_mass_to_oracle) != 0); /* nothing to compare it with */
     assert_int_equal(row->traces_count, 2);
     assert_int_equal(row->seeds_count, 2); /* of trace a */
     /* Controls come last, budgets rise. */

@@ -389,15 +389,34 @@ static kvt_code see_best(kvt_engine *e, engine_turn *t, int budget, int64_t B, k
     return KVT_OK;
 }
 
+/* On top: the best B of the prompt and all that was generated; inside: the best B + K of all,
+ * which is what a row of an evicting policy sees at most. */
+static int64_t skip_budget(const kvt_engine *e, int budget)
+{
+    return e->budget[budget] + (e->decode ? e->every : 0);
+}
+
+kvt_code engine_skip_begin(kvt_engine *e, int budget, int layer, int lane, kvt_err *err)
+{
+    engine_layer *l = &e->layer[layer];
+    engine_lane *at = engine_lane_at(e, budget, layer, lane);
+    kvt_lane view;
+    if (engine_fill(e, &view, budget, layer, lane, e->identity, e->n_prompt, err))
+        return err->code;
+    view.mark = at->mark, view.state = at->state, view.rng = at->rng;
+    view.budget = skip_budget(e, budget);
+    stage_begin(e, &view, &at->base);
+    at->begun = true;
+    kvt_arena_rewind(l->work, 0);
+    return KVT_OK;
+}
+
 kvt_code engine_skip(kvt_engine *e, int budget, int layer, int lane, kvt_err *err)
 {
     engine_layer *l = &e->layer[layer];
     engine_lane *at = engine_lane_at(e, budget, layer, lane);
     kvt_engine_count *c = engine_count_at(e, budget, layer, lane);
-    /* On top: the best B of the prompt and all that was generated; inside: the best B + K of
-     * all, which is what a row of an evicting policy sees at most. */
-    int64_t n = e->decode ? l->n_arrived : e->n_prompt;
-    int64_t B = e->budget[budget] + (e->decode ? e->every : 0);
+    int64_t n = e->decode ? l->n_arrived : e->n_prompt, B = skip_budget(e, budget);
     engine_turn t = {.layer = layer, .lane = lane};
     c->budget = e->budget[budget];
     if (engine_fill(e, &t.view, budget, layer, lane, e->identity, n, err))
@@ -405,9 +424,6 @@ kvt_code engine_skip(kvt_engine *e, int budget, int layer, int lane, kvt_err *er
     t.view.mark = at->mark, t.view.state = at->state, t.view.rng = at->rng;
     t.view.budget = B;
     t.base = at->base;
-    if (!at->begun)
-        stage_begin(e, &t.view, &t.base);
-    at->begun = true;
     if (stage_learns(e))
         stage_step(e, &t.view, &t.base, false);
     kvt_arena_rewind(l->hook, 0);

@@ -506,6 +506,11 @@ static kvt_code decide(kvt_engine *e, const int *layer, int n_layer, kvt_err *er
         if (prompt) /* nothing leaves */
             for (int i = 0; i < n_layer * e->n_budget * e->n_lane; i++)
                 e->layer[layer[i % n_layer]].n[i / n_layer].kept = e->n_prompt;
+        for (int i = 0; prompt && i < n_layer; i++)
+            for (int k = 0; k < e->n_budget * e->n_lane; k++)
+                if (!refused(&e->layer[layer[i]], k / e->n_lane) &&
+                    engine_skip_begin(e, k / e->n_lane, layer[i], k % e->n_lane, err))
+                    return err->code;
         return KVT_OK;
     }
     for (int b = 0; b < e->n_budget; b++) {

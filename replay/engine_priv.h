@@ -214,7 +214,9 @@ KVT_CHECKED kvt_code engine_rank(kvt_engine *e, const int *layer, int n_layer, k
 /* Decides at one budget for some layers that are seen together. */
 KVT_CHECKED kvt_code engine_choose(kvt_engine *e, int budget, const int *layer, int n_layer,
                                    kvt_err *err);
-/* Under SKIP: which slots the newest row of a lane sees. */
+/* Under SKIP: begin() at the end of the prompt; which slots the newest row of a lane sees. */
+KVT_CHECKED kvt_code engine_skip_begin(kvt_engine *e, int budget, int layer, int lane,
+                                       kvt_err *err);
 KVT_CHECKED kvt_code engine_skip(kvt_engine *e, int budget, int layer, int lane, kvt_err *err);
 
 #endif

@@ -319,7 +319,8 @@ void feed_token(const layer_feed *f, kvt_feed *out, int64_t row, int64_t n_query
     out->rows = last_rows(f, n_row, n);
     out->logits = logits_view(f, f->n_window + row + 1 - n_row, n_row, n);
     if (f->future) {
-        out->future = rows_view(f->future, f->rows.n_head, f->n_response, f->rows.n_token, n);
+        int64_t T = f->rows.n_token;
+        out->future = rows_view(f->future, f->rows.n_head, f->n_response, T, T);
         out->future = query_range(out->future, row + 1, f->n_response - row - 1);
     }
     add_scores(out, f, scores);

@@ -216,6 +216,13 @@ kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int budget, int layer, 
             cut(lines[i].to, lines[i].from, lines[i].token, lines[i].part, err))
             return err->code;
     }
+    if ((needs & KVT_NEED_FUTURE) && f->future.data && f->future.dim[2] > l->n_arrived) {
+        out->future_late = f->future;
+        out->future_late.data = bytes_at(&f->future, head * f->future.stride[0] +
+                                                         l->n_arrived * f->future.stride[2]);
+        out->future_late.dim[0] = e->n_head;
+        out->future_late.dim[2] -= l->n_arrived;
+    }
     if ((needs & KVT_NEED_PLAN) && budget >= 0 && f->drop_step.data) {
         kvt_view plan = kvt_view_at(&f->drop_step, budget);
         if (cut(&out->drop_step, &plan, 'T', &own, err))

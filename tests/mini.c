@@ -16,6 +16,7 @@ typedef struct cell {
     kvt_sequence seq;
     kvt_lane *lane; /* [L lane] */
     int64_t **pos;  /* [L lane][T] */
+    int64_t *given; /* [L lane] slots once they are shared out; 0: not yet */
     int n_lane, n_head, n_all, slot_width;
     mini_base base;
     kvt_arena *a;
@@ -96,6 +97,7 @@ static void take_back(const cell *c, int lane)
                     .seq = v->seq,
                     .probe = v->probe,
                     .weights = v->weights,
+                    .share_weights = v->share_weights,
                     .decision_gamma = v->decision_gamma,
                     .scratch = v->scratch,
                     .rng = v->rng};
@@ -274,6 +276,37 @@ static bool keep_by_threshold(const cell *c, bool *const *keep, float *const *sc
     return true;
 }
 
+/* What the allocator writes on a lane's slots. */
+static void look(const cell *c, int lane, const float *score, const bool *pinned)
+{
+    kvt_lane *v = &c->lane[lane];
+    int64_t n = v->n_slot * c->share->mark_width;
+    if (!c->share->learn)
+        return;
+    float *mark = kvt_arena_array(c->a, n + 1, sizeof *mark);
+    c->share->learn(c->share_params, mark, v, c->p->score ? score : NULL, pinned);
+    v->share_mark = mark;
+}
+
+/* Slots are shared out once, when a lane of those that are seen together first has too many. */
+static void give_once(const cell *c, int64_t *budget, int64_t nominal)
+{
+    int scope =
+        group_size(c, c->traits.scope > c->share->scope ? c->traits.scope : c->share->scope);
+    for (int i = 0; i < c->n_all && c->traits.effect != KVT_SKIP; i += scope) {
+        bool over = false, given = true;
+        for (int k = i; k < i + scope; k++) {
+            over |= c->lane[k].n_slot > (c->given[k] > 0 ? c->given[k] : nominal);
+            given &= c->given[k] > 0;
+        }
+        for (int k = i; k < i + scope; k++)
+            if (given)
+                budget[k] = c->given[k];
+            else if (over)
+                c->given[k] = budget[k];
+    }
+}
+
 /* One decision over all lanes. `read` [n_all T]: what is read under SKIP. False: skipped. */
 static bool decide(const cell *c, int64_t step, int64_t nominal, uint8_t *read)
 {
@@ -295,11 +328,14 @@ static bool decide(const cell *c, int64_t step, int64_t nominal, uint8_t *read)
     if (c->traits.by_threshold)
         return keep_by_threshold(c, keep, score, pinned, n_pinned, nominal);
     int each = group_size(c, c->share->scope);
-    for (int i = 0; i < c->n_all; i++)
+    for (int i = 0; i < c->n_all; i++) {
         c->lane[i].share_pinned = pinned[i];
+        look(c, i, score[i], pinned[i]);
+    }
     for (int i = 0; i < c->n_all; i += each)
         c->share->split(c->share_params, budget + i, c->lane + i, each,
                         (const float *const *)score + i, n_pinned + i, nominal * each);
+    give_once(c, budget, nominal);
     for (int i = 0; i < c->n_all; i++) /* the rule leaves the lane whole */
         if (c->traits.may_exceed && n_pinned[i] == c->lane[i].n_slot)
             budget[i] = c->lane[i].n_slot;
@@ -309,7 +345,7 @@ static bool decide(const cell *c, int64_t step, int64_t nominal, uint8_t *read)
         for (int k = i; k < i + scope; k++) {
             c->out->budget[step * c->n_all + k] = budget[k];
             over |= c->lane[k].n_slot > budget[k];
-            if (is_too_many(c, n_pinned[k], budget[k]))
+            if (!c->traits.may_exceed && is_too_many(c, n_pinned[k], budget[k]))
                 return false;
         }
         if (c->p->select && over)
@@ -400,6 +436,7 @@ static kvt_code set_up(cell *c, kvt_err *err)
         c->p->vary(c->params, &c->traits);
     if (!code && c->p->base)
         code = mini_base_open(&c->base, c->p, &c->traits, c->a, err);
+    c->traits.needs |= c->share->needs;
     c->n_lane = c->traits.by_query_head ? c->t->n_head : c->t->n_group;
     c->n_head = c->t->n_head / c->n_lane;
     c->n_all = c->n_lane * c->t->n_layer;
@@ -419,6 +456,7 @@ static void open_lanes(cell *c)
         c->p->size(c->params, &c->seq, c->spec->budget, &c->slot_width, &state_size);
     c->lane = kvt_arena_array(c->a, c->n_all, sizeof *c->lane);
     c->pos = kvt_arena_array(c->a, c->n_all, sizeof *c->pos);
+    c->given = kvt_arena_array(c->a, c->n_all, sizeof *c->given);
     for (int i = 0; i < c->n_all; i++) {
         int l = i / c->n_lane;
         uint64_t *rng = kvt_arena_array(c->a, KVT_RNG_WORDS, sizeof *rng);
@@ -456,7 +494,20 @@ static bool open_more(const cell *c, int lane)
                     .group = lane % c->n_lane * c->t->n_group / c->n_lane,
                     .head = head_of(c, lane, 0),
                     .n_head = c->n_head};
-    return mini_open(v, &cut, c->p, &c->traits, c->spec->budget);
+    return mini_open(v, &cut, c->p, &c->traits, c->spec->budget) &&
+           (!c->share->weights || mini_open_table(v, &cut, c->share));
+}
+
+/* With the views of the prompt's end and the budget, as score() has them. */
+static void begin_lane(const cell *c, int lane)
+{
+    int64_t n = window_of(c);
+    bool hidden = c->traits.one_ranking && !c->out->decodes && !c->spec->show_budget;
+    give(c, lane, c->t->N - n, n);
+    c->lane[lane].budget =
+        hidden ? 0 : c->spec->budget + (c->traits.effect == KVT_SKIP); /* its own token */
+    c->p->begin(c->params, &c->lane[lane]);
+    take_back(c, lane);
 }
 
 kvt_code mini_run(mini_result *out, const mini_spec *spec, kvt_arena *a, kvt_err *err)
@@ -501,7 +552,7 @@ kvt_code mini_run(mini_result *out, const mini_spec *spec, kvt_arena *a, kvt_err
     for (int i = 0; i < c.n_all; i++)
         learn_prompt(&c, i);
     for (int i = 0; i < c.n_all && c.p->begin; i++)
-        c.p->begin(c.params, &c.lane[i]);
+        begin_lane(&c, i);
     bool ok = c.traits.effect == KVT_SKIP || decide(&c, 0, spec->budget, NULL);
     if (ok)
         note_held(&c, 0, NULL);

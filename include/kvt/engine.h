@@ -64,7 +64,8 @@ typedef struct kvt_feed {
      * (kvt_use.again) at this token: the last window() ones. So are logits and queries. */
     kvt_view rows;
     kvt_view logits;           /* f32 [H Q T'] the same before the softmax */
-    kvt_view future;           /* f32 [H Q T'] rows of later queries, for oracles */
+    kvt_view future;           /* f32 [H Q T'] rows of later queries, for oracles; [H Q T]
+                                * where they are known of tokens that have not arrived */
     kvt_view keys, values;     /* f32 [G T' D] */
     kvt_view queries;          /* f32 [H Q D] */
     kvt_view col_sum, col_max; /* f32 [H N] */

@@ -204,6 +204,7 @@ typedef struct kvt_lane {
     kvt_view decision;
     kvt_view decision_weight; /* f32 [S], of joins; data NULL where the trace has none */
     kvt_view future;          /* f32 [H Q S] attention of the queries after `now` (in score) */
+    kvt_view future_late;     /* f32 [H Q T'] what they give to the tokens after `now`, rising */
     /* i32 [S] with KVT_NEED_PLAN: the step after whose row the best schedule of irreversible
      * eviction drops the slot (0: at the end of the prompt), INT32_MAX: never. */
     kvt_view drop_step;
@@ -279,7 +280,8 @@ typedef struct kvt_policy {
     void (*size)(const void *params, const kvt_sequence *seq, int64_t budget, int *slot_width,
                  size_t *state_size);
 
-    /* Once a lane and budget, before its first decision. */
+    /* Once a lane and budget, before its first decision: at the end of the prompt, with the
+     * views of score(). Under SKIP, too, where lane->budget is what a row may see. */
     void (*begin)(const void *params, kvt_lane *lane);
 
     /* How slots are shared out over lanes unless the user says another one (snapkv/ada). NULL:

@@ -146,10 +146,9 @@ static void find_probes(int probe_of[N_BUDGET], const kvt_use *use)
     }
 }
 
-static const kvt_scorer *find_weights(const kvt_policy *p)
+static const kvt_scorer *find_weights(const kvt_weight *list, const char *kind)
 {
-    const char *kind = p->weights_kind ? p->weights_kind : p->name;
-    for (int i = 0; p->weights && i < trace->n_weights; i++)
+    for (int i = 0; list && i < trace->n_weights; i++)
         if (strcmp(trace->weights[i].kind, kind) == 0)
             return trace->weights[i].file;
     return NULL;
@@ -198,17 +197,20 @@ static void run_engine(const variant *v, const kvt_use *use, const mini_result *
     find_probes(probe_of, use);
     for (int b = 0; b < N_BUDGET; b++)
         threshold[b] = thresholds[b];
-    kvt_engine_spec spec = {.use = use,
-                            .seq = &seq,
-                            .budget = budgets,
-                            .n_budget = N_BUDGET,
-                            .decode = decode,
-                            .every = use->traits.every > 0 ? use->traits.every : 1,
-                            .seed = 7,
-                            .trace_digest = "toy",
-                            .weights = find_weights(v->p),
-                            .probe_of = probe_of,
-                            .threshold = threshold};
+    kvt_engine_spec spec = {
+        .use = use,
+        .seq = &seq,
+        .budget = budgets,
+        .n_budget = N_BUDGET,
+        .decode = decode,
+        .every = use->traits.every > 0 ? use->traits.every : 1,
+        .seed = 7,
+        .trace_digest = "toy",
+        .weights =
+            find_weights(v->p->weights, v->p->weights_kind ? v->p->weights_kind : v->p->name),
+        .table = find_weights(use->share->weights, use->share->weights_kind),
+        .probe_of = probe_of,
+        .threshold = threshold};
     if (kvt_engine_new(&e, &spec, &err))
         fail_msg("%s", err.text);
     int64_t n_window = kvt_use_window(use, trace->N);
@@ -229,6 +231,7 @@ static void run_engine(const variant *v, const kvt_use *use, const mini_result *
         for (int l = 0; l < trace->n_layer; l++) {
             kvt_feed feed = {.rows = rows_of(l, trace->N + m, 1, trace->N + m + 1)};
             add_more(&feed, l, trace->N + m + 1, 1);
+            feed.future = rows_of(l, trace->N + m + 1, trace->M - m - 1, trace->T);
             if (kvt_engine_token(e, l, &feed, &err))
                 fail_msg("%s", err.text);
         }
@@ -302,7 +305,8 @@ static void engine_is_the_plain_driver(void **state)
     kvt_use *use;
     mini_result plain[N_BUDGET];
     size_t mark = kvt_arena_mark(memory);
-    trace = toy_needs_more(v->p, v->params) ? rich_trace : plain_trace;
+    bool more = toy_needs_more(v->p, v->params) || (v->share && v->share->weights);
+    trace = more ? rich_trace : plain_trace;
     for (int b = 0; b < N_BUDGET; b++) {
         mini_spec spec = {.trace = trace,
                           .policy = v->p,
@@ -370,15 +374,15 @@ int main(void)
             continue; /* its streams are the engine's own */
         if (p->traits.effect == KVT_JOIN || p->traits.effect == KVT_CHANNELS)
             continue; /* the plain driver joins no slots and drops no channels */
-        if (p->traits.exactness == KVT_NOT_REPLAYABLE)
-            continue;
+        if (p->traits.exactness == KVT_NOT_REPLAYABLE || (p->traits.needs & KVT_NEED_PLAN))
+            continue; /* nothing to run; what it reads is solved from a trace's rows */
         for (int act = 0; act < 2; act++) {
             /* a bound of retrieval has no decision on the prompt in the plain driver */
             if (act && (!(p->traits.phases & KVT_DECODE) || p->traits.effect == KVT_SKIP))
                 continue;
             add_case(p, "", "", act);
             bool shares = p->traits.effect != KVT_SKIP && !p->traits.by_threshold;
-            for (int k = 0; shares && kvt_shares()[k]; k++)
+                for (int k = 0; shares && kvt_shares()[k]; k++)
                 add_shared(p, kvt_shares()[k], act);
             /* Whatever ranks the prompt; while decoding it is shared out once only. */
             if (shares && (act || !(p->traits.phases & KVT_DECODE)))

@@ -46,10 +46,12 @@ static float mass[POSITION_CAP];
 static const int64_t budgets[] = {1, 2, 3, 8, 17, 33, 49};
 enum { N_BUDGET = sizeof budgets / sizeof *budgets };
 
-/* Whether laws of slots say nothing of it: it ranks channels, or no trace can answer it. */
+/* Whether laws of slots say nothing of it: it ranks channels, no trace can answer it, or what
+ * it reads is solved from the rows (test_regret). */
 static bool has_no_slots(const kvt_policy *p)
 {
-    return p->traits.effect == KVT_CHANNELS || !(p->score || p->select);
+    return p->traits.effect == KVT_CHANNELS || !(p->score || p->select) ||
+           (p->traits.needs & KVT_NEED_PLAN);
 }
 
 /* ---- running -------------------------------------------------------------------------------

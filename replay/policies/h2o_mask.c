@@ -1,0 +1,186 @@
+/* h2o-mask - H2O as the authors simulated it: evicted tokens may come back.
+ *
+ *   Zhang et al., "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large
+ *   Language Models", 2023, arXiv:2306.14048; FMInference/H2O ac75c2a, h2o_hf, the masks of the
+ *   paper's generation runs.
+ *
+ * Nothing leaves the cache: before each row a mask says what it sees. With n tokens that have
+ * attended, acc[s] what each has got, R = recent x B and hh = B - R, fixed for the whole run,
+ * and n > hh + R,
+ *
+ *   the next row sees  its own token and the R - 1 before it, and the hh best acc of [0, n - R)
+ *   then               acc[s] <- 0 for every s < n - R that it does not see
+ *
+ * and the softmax runs over what is seen; acc of the prompt is the sum over its full causal
+ * rows. Token n - R is in neither part: that row is blind to it, but what it has got stays, so
+ * that it may come back as a heavy hitter one row later. A row sees B tokens, itself included.
+ *
+ * Without newest tokens (recent=0) the code's slice "the last 0" takes everything: nothing is
+ * set to 0, every token stays a candidate, and a row does not see its own token.
+ *
+ * Differs: one set for each kv head (sum over its query heads; compat=official: a set for each
+ * query head, as published). Accumulates in f32.
+ * Cost for each lane and query: O(H S), 2 S floats; nothing is saved, as published. */
+#include "kvt/pieces.h"
+
+#include <math.h>
+#include <stdio.h>
+
+typedef struct h2o_mask {
+    double recent;
+    int compat;
+} h2o_mask;
+
+typedef struct memo {
+    int64_t budget; /* what a row may see */
+} memo;
+
+enum { ACC, SEEN, WIDTH };
+enum { COMPAT_PAPER, COMPAT_OFFICIAL };
+
+static const kvt_choice compats[] = {
+    [COMPAT_PAPER] = {"paper", "recent=0.5", "the masks, reduced to kv heads"},
+    [COMPAT_OFFICIAL] = {"official", "recent=0.5",
+                         "FMInference/H2O ac75c2a, h2o_hf: a set for each query head (script: "
+                         "heavy and recent 0.1 of the prompt each)"},
+};
+
+static const kvt_param params[] = {
+    KVT_PARAM_CHOICE(h2o_mask, compat, COMPAT_PAPER, compats,
+                     "published implementation to follow"),
+    KVT_PARAM(h2o_mask, recent, 0.5, 0, 1, "frac",
+              "share of the budget for the newest tokens; 0: nothing is ever set to 0"),
+    {0},
+};
+
+static void vary(const void *params_, kvt_traits *traits)
+{
+    const h2o_mask *p = params_;
+    traits->by_query_head = p->compat == COMPAT_OFFICIAL;
+}
+
+static int64_t newest(const h2o_mask *p, int64_t budget)
+{
+    /* 0.29 x 100 is 29: the product of a decimal fraction may fall just short */
+    return (int64_t)floor(p->recent * (double)budget + 1e-9);
+}
+
+static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
+{
+    const h2o_mask *p = params_;
+    if (budget >= n_token || p->recent == 0 || newest(p, budget) > 0)
+        return true;
+    snprintf(why, cap, "recent=%g of a budget of %lld is no token", p->recent,
+             (long long)budget);
+    return false;
+}
+
+/* A row of an evicting policy sees B and its own token, which is B here. */
+static void begin(const void *params_, kvt_lane *lane)
+{
+    (void)params_;
+    ((memo *)lane->state)->budget = lane->budget - 1;
+}
+
+/* What the newest row sees, by what the n tokens before it have got. */
+static void mask(const h2o_mask *p, kvt_lane *lane)
+{
+    int64_t B = ((const memo *)lane->state)->budget, R = newest(p, B), n = lane->n_slot - 1;
+    float *acc = kvt_arena_array(lane->scratch, lane->n_slot, sizeof *acc);
+    bool *best = kvt_arena_array(lane->scratch, lane->n_slot, sizeof *best);
+    bool good = acc && best;
+    for (int64_t s = 0; s <= n; s++)
+        lane->mark[s * WIDTH + SEEN] = 1;
+    if (n <= B)
+        return;
+    for (int64_t s = 0; good && s < n - R; s++)
+        acc[s] = lane->mark[s * WIDTH + ACC];
+    good = good && kvt_keep_best(best, acc, NULL, n - R, B - R, lane->scratch) >= 0;
+    for (int64_t s = 0; s <= n; s++) /* NaN, which is refused: no memory */
+        lane->mark[s * WIDTH + SEEN] = !good ? NAN : s < n - R ? best[s] : s > n - R;
+    for (int64_t s = 0; R > 0 && s < n - R; s++)
+        if (lane->mark[s * WIDTH + SEEN] == 0)
+            lane->mark[s * WIDTH + ACC] = 0;
+}
+
+/* acc += the softmax of the row over what it sees. */
+static void accumulate(kvt_lane *lane)
+{
+    const kvt_view *a = &lane->attn;
+    for (int64_t h = 0; h < a->dim[0]; h++) {
+        const float *row =
+            (const float *)a->data + h * a->stride[0] + (a->dim[1] - 1) * a->stride[1];
+        double sum = 0;
+        for (int64_t s = 0; s < lane->n_slot; s++)
+            sum += lane->mark[s * WIDTH + SEEN] == 1 ? (double)row[s] : 0;
+        for (int64_t s = 0; sum > 0 && s < lane->n_slot; s++)
+            if (lane->mark[s * WIDTH + SEEN] == 1)
+                lane->mark[s * WIDTH + ACC] += (float)((double)row[s] / sum);
+    }
+}
+
+static void step(const void *params_, kvt_lane *lane)
+{
+    if (lane->now >= lane->seq->n_prompt) {
+        mask(params_, lane);
+        accumulate(lane);
+        return;
+    }
+    const kvt_view *sum = &lane->col_sum;
+    for (int64_t h = 0; h < sum->dim[0]; h++)
+        for (int64_t s = 0; s < lane->n_slot; s++)
+            lane->mark[s * WIDTH + ACC] += ((const float *)sum->data)[h * sum->stride[0] + s];
+}
+
+static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+{
+    (void)params_;
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        out[s] = lane->mark[s * WIDTH + SEEN];
+        pinned[s] = out[s] == 1;
+    }
+}
+
+/* The mask is all: room that is left stays empty. */
+static void choose(const void *params_, bool *const *keep, const kvt_lane *lane, int n_lane,
+                   const float *const *scores, const bool *const *pinned, const int64_t *budget)
+{
+    (void)params_, (void)scores, (void)budget;
+    for (int i = 0; i < n_lane; i++)
+        for (int64_t s = 0; s < lane[i].n_slot; s++)
+            keep[i][s] = pinned[i][s];
+}
+
+const kvt_policy kvt_policy_h2o_mask = {
+    .abi = KVT_POLICY_ABI,
+    .name = "h2o-mask",
+    .title = "heavy hitters by masks over the full cache, which may come back",
+    .paper = "Zhang et al., H2O (mask simulation), 2023, arXiv:2306.14048",
+    .about =
+        "H2O's published generation runs evict nothing: before each token a mask hides all "
+        "but the heavy hitters and the newest, and the softmax runs over what is left. Since "
+        "keys and values stay, a token that was hidden may be seen again.\n\n"
+        "Two things follow that the real cache (h2o) does not have. The token that leaves the "
+        "newest ones is blind for exactly one row: it is in neither part, but what it has "
+        "gathered stays, and it may return as a heavy hitter. And what a hidden token had "
+        "gathered is set to 0, so that it comes back only where fewer others have anything.\n\n"
+        "Published setting: a tenth of the prompt for each of the two parts, fixed at the end "
+        "of the prompt. Memory is that of the full cache; the budget is what a row sees.",
+    .differs = "one set for each kv head instead of each query head (compat=official); with "
+               "recent=0 a row does not see its own token, and nothing is set to 0",
+    .traits = {.phases = KVT_DECODE,
+               .needs = KVT_NEED_ATTN | KVT_NEED_COLUMNS,
+               .effect = KVT_SKIP,
+               .exactness = KVT_OPEN_LOOP,
+               .by_query_head = true},
+    .slot_width = WIDTH,
+    .state_size = sizeof(memo),
+    .params_size = sizeof(h2o_mask),
+    .params = params,
+    .vary = vary,
+    .fits = fits,
+    .begin = begin,
+    .step = step,
+    .score = score,
+    .select = choose,
+};

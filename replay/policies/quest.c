@@ -1,0 +1,189 @@
+/* quest - read the pages of the cache that could hold the largest logits of this query.
+ *
+ *   Tang et al., "Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference", ICML
+ *   2024, arXiv:2406.10774.
+ *
+ * The cache is cut into pages of `page` tokens; of each page the least and the largest value of
+ * every channel of its keys are kept, m_d and M_d. At every step of the response, with q after
+ * RoPE,
+ *
+ *   score of a page = sum over D of max(q_d m_d, q_d M_d)
+ *
+ * an upper bound of q k over the page's keys, and the floor(B / page) best pages are read, each
+ * whole, for this query only. Nothing is evicted: B is what is read; in memory is the whole
+ * cache and two vectors a page.
+ *
+ *   paper            every query head by itself, every page competes, all layers
+ *   official         kernel: the last page is always read, and counts
+ *   official-eval    at least 3 pages, the first 2 layers read all
+ *   sparse-frontier  page scores are summed over the query heads of a kv head, the page of the
+ *                    query is read in any case
+ *
+ * A part of a page at the end is a page; with --act prefill only the prompt is cut into pages,
+ * and the tokens of the response are read as well.
+ *
+ * Differs: nothing in what is read. The published eval code counts layers from 32, so that
+ * models of another depth leave out other layers than the first 2; here it is the first 2.
+ * Cost for each lane and query: O(S D) here, O(S D / page) where the two vectors are kept. */
+#include "kvt/pieces.h"
+
+#include <stdio.h>
+
+typedef struct quest {
+    int64_t page, least, dense;
+    bool last;
+    int compat;
+} quest;
+
+enum { COMPAT_PAPER, COMPAT_OFFICIAL, COMPAT_EVAL, COMPAT_FRONTIER };
+
+static const kvt_choice compats[] = {
+    [COMPAT_PAPER] = {"paper", "page=16,last=false,least=1,dense=0",
+                      "by query head; every page competes"},
+    [COMPAT_OFFICIAL] = {"official", "page=16,last=true,least=1,dense=0",
+                         "mit-han-lab/Quest, kernel: the last page is always read, and counts"},
+    [COMPAT_EVAL] = {"official-eval", "page=16,last=false,least=3,dense=2",
+                     "mit-han-lab/Quest, evaluation: 3 pages or more, the first 2 layers read "
+                     "all"},
+    [COMPAT_FRONTIER] = {"sparse-frontier", "page=16,last=true,least=1,dense=0",
+                         "PiotrNawrot/sparse-frontier: scores of a page are summed over the "
+                         "group, the current page is read in any case"},
+};
+
+static const kvt_param params[] = {
+    KVT_PARAM_CHOICE(quest, compat, COMPAT_PAPER, compats,
+                     "published implementation to follow"),
+    KVT_PARAM(quest, page, 16, 1, 4096, "tokens", "tokens of a page"),
+    KVT_PARAM(quest, last, 0, 0, 1, "", "the last page is always read, and counts"),
+    KVT_PARAM(quest, least, 1, 1, 4096, "pages",
+              "pages that are read in any case, however small the budget"),
+    KVT_PARAM(quest, dense, 0, 0, KVT_LAYERS_MAX, "layers",
+              "first layers of the model that read everything"),
+    {0},
+};
+
+static void vary(const void *params_, kvt_traits *traits)
+{
+    const quest *p = params_;
+    traits->by_query_head = p->compat != COMPAT_FRONTIER;
+    traits->may_exceed = p->least > 1 || p->dense > 0;
+}
+
+static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
+{
+    const quest *p = params_;
+    if (budget >= n_token || p->least > 1 || budget >= p->page)
+        return true;
+    snprintf(why, cap, "a page of %lld needs a budget of %lld or more, got %lld",
+             (long long)p->page, (long long)p->page, (long long)budget);
+    return false;
+}
+
+/* What a row may read, its own token left out where the budget was widened by it. */
+static int64_t n_read(const quest *p, const kvt_lane *lane)
+{
+    bool inside = lane->n_slot > lane->seq->n_prompt;
+    return kvt_max((lane->budget - inside) / p->page, p->least);
+}
+
+static double page_score(const kvt_lane *lane, int64_t from, int64_t to)
+{
+    const kvt_view *k = &lane->keys, *q = &lane->queries;
+    double sum = 0;
+    for (int64_t d = 0; d < k->dim[1]; d++) {
+        const float *key = (const float *)k->data + d;
+        float least = key[from * k->stride[0]], most = least;
+        for (int64_t s = from + 1; s < to; s++) {
+            float x = key[s * k->stride[0]];
+            least = x < least ? x : least;
+            most = x > most ? x : most;
+        }
+        for (int64_t h = 0; h < q->dim[0]; h++) {
+            double x =
+                (double)((const float *)
+                             q->data)[h * q->stride[0] + (q->dim[1] - 1) * q->stride[1] + d];
+            double low = x * (double)least, high = x * (double)most;
+            sum += low > high ? low : high;
+        }
+    }
+    return sum;
+}
+
+static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+{
+    const quest *p = params_;
+    for (int64_t from = 0; from < lane->n_slot; from += p->page) {
+        int64_t to = kvt_min(from + p->page, lane->n_slot);
+        bool is_last = p->last && to == lane->n_slot;
+        float x = (float)page_score(lane, from, to);
+        for (int64_t s = from; s < to; s++) {
+            out[s] = x;
+            pinned[s] = is_last || lane->model_layer < p->dense;
+        }
+    }
+}
+
+/* Pages are read whole: the best of them, those that are pinned first. */
+static void choose(const void *params_, bool *const *keep, const kvt_lane *lane, int n_lane,
+                   const float *const *scores, const bool *const *pinned, const int64_t *budget)
+{
+    const quest *p = params_;
+    (void)budget; /* the lane's own says how many pages */
+    for (int i = 0; i < n_lane; i++) {
+        int64_t n = lane[i].n_slot, n_page = (n + p->page - 1) / p->page, read = 0;
+        kvt_arena *scratch = lane[i].scratch;
+        float *score = kvt_arena_array(scratch, n_page, sizeof *score);
+        bool *fixed = kvt_arena_array(scratch, n_page, sizeof *fixed);
+        bool *best = kvt_arena_array(scratch, n_page, sizeof *best);
+        bool good = score && fixed && best;
+        for (int64_t k = 0; good && k < n_page; k++) {
+            score[k] = scores[i][k * p->page];
+            fixed[k] = pinned[i][k * p->page];
+            read += fixed[k];
+        }
+        good = good && kvt_keep_best(best, score, fixed, n_page, n_read(p, &lane[i]) - read,
+                                     scratch) >= 0;
+        for (int64_t s = 0; s < n; s++) /* without memory: all, which is refused as too many */
+            keep[i][s] = !good || best[s / p->page];
+    }
+}
+
+/* Two vectors of halves a page. */
+static void work(const void *params_, kvt_work *work)
+{
+    const quest *p = params_;
+    work->state_bytes_slot = (4 * work->head_dim + p->page - 1) / p->page;
+}
+
+const kvt_policy kvt_policy_quest = {
+    .abi = KVT_POLICY_ABI,
+    .name = "quest",
+    .title = "read the pages that could hold the largest logits of each query",
+    .paper = "Tang et al., Quest, ICML 2024, arXiv:2406.10774",
+    .about =
+        "Retrieval, not eviction: all keys and values stay in memory, and each query of the "
+        "response reads a few pages of 16 tokens. For every page the least and the largest "
+        "value of each key channel are kept; with them the query has an upper bound of its "
+        "logits on the page, and the pages with the largest bounds are read whole. The next "
+        "query chooses anew. Nothing is trained.\n\n"
+        "The budget is what a row reads. Memory is the full cache and two vectors a page "
+        "(an eighth of the keys for pages of 16); time is what it saves. Published settings: "
+        "pages of "
+        "16, budgets of 256 to 4,096 tokens, the prompt and the first two layers dense. It is "
+        "to be compared with oracle-step, which reads the best tokens.",
+    .differs = "nothing in what is read; the eval code's layer counter, which starts at 32, is "
+               "not reproduced: the first 2 layers are dense",
+    .traits = {.phases = KVT_PREFILL | KVT_DECODE,
+               .needs = KVT_NEED_KEYS | KVT_NEED_QUERIES,
+               .effect = KVT_SKIP,
+               .exactness = KVT_OPEN_LOOP,
+               .by_query_head = true,
+               .may_exceed = true},
+    .params_size = sizeof(quest),
+    .params = params,
+    .vary = vary,
+    .fits = fits,
+    .score = score,
+    .select = choose,
+    .work = work,
+};

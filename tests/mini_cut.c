@@ -180,26 +180,39 @@ static kvt_view tensor_of(const kvt_lane *v, const mini_cut *c, const kvt_view *
     return out;
 }
 
-static bool open_weights(kvt_lane *v, const mini_cut *c, const kvt_policy *p)
+/* Tensors of a kind's file, as the list names them; NULL: the toy lacks one. */
+static const kvt_view *tensors(const kvt_lane *v, const mini_cut *c, const kvt_weight *list,
+                               const char *kind)
 {
-    const char *kind = p->weights_kind ? p->weights_kind : p->name;
     const toy_weights *from = NULL;
     int n = 0;
     for (int i = 0; i < c->toy->n_weights; i++)
         if (strcmp(c->toy->weights[i].kind, kind) == 0)
             from = &c->toy->weights[i];
-    while (p->weights && p->weights[n].name)
+    while (list && list[n].name)
         n++;
     kvt_view *view = kvt_arena_array(c->a, n + 1, sizeof *view);
     for (int i = 0; from && i < n; i++)
         for (int k = 0; k < from->n; k++)
-            if (strcmp(from->tensor[k].name, p->weights[i].name) == 0)
+            if (strcmp(from->tensor[k].name, list[i].name) == 0)
                 view[i] = tensor_of(v, c, &from->tensor[k].view);
-    v->weights = view;
     for (int i = 0; i < n; i++)
         if (!view[i].data)
-            return false;
-    return from != NULL;
+            return NULL;
+    return from ? view : NULL;
+}
+
+bool mini_open_table(kvt_lane *v, const mini_cut *c, const kvt_share *share)
+{
+    const char *kind = share->weights_kind ? share->weights_kind : share->name;
+    v->share_weights = tensors(v, c, share->weights, kind);
+    return v->share_weights != NULL;
+}
+
+static bool open_weights(kvt_lane *v, const mini_cut *c, const kvt_policy *p)
+{
+    v->weights = tensors(v, c, p->weights, p->weights_kind ? p->weights_kind : p->name);
+    return v->weights != NULL;
 }
 
 bool mini_open(kvt_lane *v, const mini_cut *c, const kvt_policy *p, const kvt_traits *traits,

@@ -40,5 +40,7 @@ bool mini_base_fits(const mini_base *b, int64_t budget, int64_t n_prompt, char *
 int64_t mini_base_window(const mini_base *b, int64_t n_prompt);
 /* Its step() on a lane, or where score is not NULL its score(). */
 void mini_base_run(const mini_base *b, int lane, kvt_lane *v, float *score, bool *pinned);
+/* The table of an allocator. */
+bool mini_open_table(kvt_lane *v, const mini_cut *c, const kvt_share *share);
 
 #endif

@@ -40,7 +40,7 @@ static void learn(const void *params, float *mark, const kvt_lane *lane, const f
     memset(mark, 0, (size_t)lane->n_slot * sizeof *mark);
     kvt_add_rows(mark, &lane->future);
     for (int64_t s = 0; s < lane->n_slot; s++)
-        mark[s] /= (float)lane->future.dim[0];
+        mark[s] /= (float)kvt_max(lane->future.dim[0], 1);
 }
 
 static bool draw(curve *c, const kvt_lane *lane, const float *score, int64_t least,

@@ -382,7 +382,7 @@ int main(void)
                 continue;
             add_case(p, "", "", act);
             bool shares = p->traits.effect != KVT_SKIP && !p->traits.by_threshold;
-                for (int k = 0; shares && kvt_shares()[k]; k++)
+            for (int k = 0; shares && kvt_shares()[k]; k++)
                 add_shared(p, kvt_shares()[k], act);
             /* Whatever ranks the prompt; while decoding it is shared out once only. */
             if (shares && (act || !(p->traits.phases & KVT_DECODE)))

@@ -12,7 +12,7 @@
 
 #include "base/half.h"
 
-enum { N_SCORER = 10, TEXT = 256 };
+enum { N_SCORER = 13, TEXT = 256 };
 static char scorer_path[N_SCORER][400];
 static const char *scorers[N_SCORER];
 
@@ -209,7 +209,8 @@ static void what_is_missing_is_named(void **state)
     const char *path = rich_trace("poor", &s, false);
     for (int k = 0; kvt_policies()[k]; k++) {
         const kvt_policy *p = kvt_policies()[k];
-        const unsigned plain = KVT_NEED_COLUMNS | KVT_NEED_TOKENS | KVT_NEED_BLOCKS;
+        const unsigned plain =
+            KVT_NEED_COLUMNS | KVT_NEED_TOKENS | KVT_NEED_BLOCKS | KVT_NEED_WEIGHTS;
         char text[TEXT];
         if (!(p->traits.needs & ~plain) || p->traits.control ||
             p->traits.needs & KVT_NEED_SCORES)

@@ -288,11 +288,26 @@ static void look(const cell *c, int lane, const float *score, const bool *pinned
     v->share_mark = mark;
 }
 
+/* Lanes that a decision takes together: those of the policy's scope, or of its allocator's. */
+static int seen_together(const cell *c)
+{
+    kvt_scope p = c->traits.scope, s = c->share->scope;
+    return group_size(c, c->traits.effect == KVT_SKIP || p > s ? p : s);
+}
+
+static bool any_over(const cell *c, int lane, const int64_t *budget)
+{
+    int n = seen_together(c), from = lane / n * n;
+    for (int i = from; i < from + n; i++)
+        if (c->lane[i].n_slot > budget[i])
+            return true;
+    return false;
+}
+
 /* Slots are shared out once, when a lane of those that are seen together first has too many. */
 static void give_once(const cell *c, int64_t *budget, int64_t nominal)
 {
-    int scope =
-        group_size(c, c->traits.scope > c->share->scope ? c->traits.scope : c->share->scope);
+    int scope = seen_together(c);
     for (int i = 0; i < c->n_all && c->traits.effect != KVT_SKIP; i += scope) {
         bool over = false, given = true;
         for (int k = i; k < i + scope; k++) {
@@ -341,11 +356,11 @@ static bool decide(const cell *c, int64_t step, int64_t nominal, uint8_t *read)
             budget[i] = c->lane[i].n_slot;
     int scope = group_size(c, c->traits.scope);
     for (int i = 0; i < c->n_all; i += scope) {
-        bool over = false;
+        bool over = any_over(c, i, budget);
         for (int k = i; k < i + scope; k++) {
             c->out->budget[step * c->n_all + k] = budget[k];
-            over |= c->lane[k].n_slot > budget[k];
-            if (!c->traits.may_exceed && is_too_many(c, n_pinned[k], budget[k]))
+            bool reads_all = c->traits.effect == KVT_SKIP && c->traits.may_exceed;
+            if (!reads_all && is_too_many(c, n_pinned[k], budget[k]))
                 return false;
         }
         if (c->p->select && over)

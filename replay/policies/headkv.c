@@ -127,8 +127,10 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
         for (int64_t k = 0; k < lane[i].n_slot; k++)
             n_pinned[i] += pinned[i][k];
     }
-    if (!kvt_share_begin(&s, count, lane, n_lane, n_pinned, total))
+    if (!kvt_share_begin(&s, count, lane, n_lane, n_pinned, total)) {
+        kvt_keep_counts(keep, lane, n_lane, scores, pinned, n_pinned);
         return;
+    }
     importance(part, p, lane, n_lane);
     int64_t whole = total / n_lane;
     bool all = p->compat == IS_KVCF || p->compat == IS_KVCF_KV;

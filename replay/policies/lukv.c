@@ -131,8 +131,10 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
         for (int64_t k = 0; k < lane[i].n_slot; k++)
             n_pinned[i] += pinned[i][k];
     }
-    if (!kvt_share_begin(&s, count, lane, n_lane, n_pinned, total))
+    if (!kvt_share_begin(&s, count, lane, n_lane, n_pinned, total)) {
+        kvt_keep_counts(keep, lane, n_lane, scores, pinned, n_pinned);
         return;
+    }
     for (int i = 0; i < n_lane; i++) {
         double f = (double)total / (double)slots;
         part[i] = share_at(p, &lane[i].weights[0], f) * (double)lane[i].n_slot;

@@ -383,7 +383,8 @@ int main(void)
             add_case(p, "", "", act);
             bool shares = p->traits.effect != KVT_SKIP && !p->traits.by_threshold;
             for (int k = 0; shares && kvt_shares()[k]; k++)
-                add_shared(p, kvt_shares()[k], act);
+                if (p->score || !kvt_shares()[k]->by_score)
+                    add_shared(p, kvt_shares()[k], act);
             /* Whatever ranks the prompt; while decoding it is shared out once only. */
             if (shares && (act || !(p->traits.phases & KVT_DECODE)))
                 add_shared(p, &by_best, act);

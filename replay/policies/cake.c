@@ -14,10 +14,10 @@
  *
  *   P_l = (- sum of A log(A + 1e-10))^(1/tau1) (sum over h, s of var)^(1/tau2)
  *
- * and each of its lanes selects c_l = floor(x P_l), at least 1 and at most n, with the least x
- * at which the layers add up to what the budgets leave beside the windows; what is over at that
- * x goes to the lower layers. Ways of a published run: capped, passed on in proportion, 1 at
- * least.
+ * and each of its lanes selects c_l = floor(x P_l), at least 1 and at most n, with the largest
+ * x at which the layers hold no more than what the budgets leave beside the windows; slots that
+ * are over, where several layers would get one more at the same x, go to the first of them.
+ * What a layer cannot take so goes to the others in proportion.
  *
  * Differs: see `differs`. Cost for each lane, once: O(H window S) time, S floats. */
 #include "kvt/pieces.h"
@@ -217,11 +217,11 @@ const kvt_policy kvt_policy_cake = {
         "table (Llama-3.1 at 1,024: 1.6 and 0.4), else 1. Nothing is trained.",
     .differs =
         "one set for each kv head; decides at the end of the prompt only, decoded tokens come "
-        "on top, where the code drops one a step by the newest query (every=K runs the whole "
-        "rule again); layers add up to the budget exactly, rounded down and what is left "
-        "in proportion; one row has variance 0, where the code has none; a trace of some "
-        "layers shares out among those; the exact total also where the prompt is no longer "
-        "than budget and window, which the code leaves whole (compat=official)",
+        "on top, where the code drops one a step by the newest query; layers add up to the "
+        "budget exactly, where it rounds down and adjusts, and what one cannot take goes to "
+        "the others in proportion; one row has variance 0, where the code has none; a trace "
+        "of some layers shares out among those; the total is exact also where the prompt is "
+        "no longer than budget and window, which the code leaves whole (compat=official)",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_ATTN,
                .scope = KVT_BY_MODEL,

@@ -113,10 +113,25 @@ static bool share_out(kvt_engine *e, const table *t, int64_t *share, const engin
 /* ---- selecting -----------------------------------------------------------------------------
  */
 
+/* Whether none of `m` lanes has too many slots: an allocator may see more lanes together than
+ * select() does. */
+static bool all_fit(const table *t, const engine_turn *turn, int from, int m)
+{
+    for (int i = from; i < from + m; i++)
+        if (turn[i].view.n_slot > t->share[i])
+            return false;
+    return true;
+}
+
 static bool select_group(kvt_engine *e, const table *t, const engine_turn *turn, int n)
 {
     for (int from = 0, m; e->policy->select && from < n; from += m) {
         m = group_size(turn, n, from, e->score_scope);
+        if (all_fit(t, turn, from, m)) {
+            for (int i = from; i < from + m; i++)
+                memset(turn[i].keep, 1, (size_t)turn[i].view.n_slot);
+            continue;
+        }
         e->policy->select(e->use->params, t->keep + from, t->lane + from, m, t->score + from,
                           t->pinned + from, t->share + from);
         kvt_arena_rewind(e->layer[turn[from].layer].hook, 0);

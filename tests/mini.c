@@ -295,10 +295,10 @@ static int seen_together(const cell *c)
     return group_size(c, c->traits.effect == KVT_SKIP || p > s ? p : s);
 }
 
+/* Whether one of the lanes that select() sees together has too many. */
 static bool any_over(const cell *c, int lane, const int64_t *budget)
 {
-    int n = seen_together(c), from = lane / n * n;
-    for (int i = from; i < from + n; i++)
+    for (int i = lane; i < lane + group_size(c, c->traits.scope); i++)
         if (c->lane[i].n_slot > budget[i])
             return true;
     return false;

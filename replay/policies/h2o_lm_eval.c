@@ -5,13 +5,13 @@
  *
  * Nothing leaves the cache; a mask says what each row sees. R = recent x B, hh = B - R.
  *
- *   form=active  the path that runs. Columns are summed over all queries of the sequence, those
+ *   mask=active  the path that runs. Columns are summed over all queries of the sequence, those
  *                of the response included; the hh best of all T columns are heavy for every
  * row. Row i sees the heavy ones that have come, and i - R .. i. It looks at the future: a
- * bound, no policy. form=greedy  the variant that is commented out. R = 0, hh = B - 1; from the
+ * bound, no policy. mask=greedy  the variant that is commented out. R = 0, hh = B - 1; from the
  * first row on row i sees the hh best acc of [0, i - R) and i - R .. i; then acc += the full
  *                row (not the one over what it sees), and acc <- 0 where it does not see
- *   form=less    its relative in LESS (arXiv:2402.09398): the same with R = recent x B, hh =
+ *   mask=less    its relative in LESS (arXiv:2402.09398): the same with R = recent x B, hh =
  *                B - R, no token in both parts
  *
  * The last two run over every row of the prompt (kvt capture --queries all) before the first
@@ -28,7 +28,7 @@
 
 typedef struct h2o_lm_eval {
     double recent;
-    int form, compat;
+    int mask, compat;
 } h2o_lm_eval;
 
 typedef struct memo {
@@ -36,20 +36,20 @@ typedef struct memo {
 } memo;
 
 enum { ACC, SEEN, WIDTH };
-enum { FORM_ACTIVE, FORM_GREEDY, FORM_LESS };
+enum { MASK_ACTIVE, MASK_GREEDY, MASK_LESS };
 enum { COMPAT_PAPER, COMPAT_OFFICIAL, COMPAT_LESS };
 
-static const kvt_choice forms[] = {
-    [FORM_ACTIVE] = {"active", "", "what runs: sums over all queries, later ones included"},
-    [FORM_GREEDY] = {"greedy", "", "what is commented out: row by row, needs all prompt rows"},
-    [FORM_LESS] = {"less", "", "greedy beside the newest tokens, needs all prompt rows"},
+static const kvt_choice masks[] = {
+    [MASK_ACTIVE] = {"active", "", "what runs: sums over all queries, later ones included"},
+    [MASK_GREEDY] = {"greedy", "", "what is commented out: row by row, needs all prompt rows"},
+    [MASK_LESS] = {"less", "", "greedy beside the newest tokens, needs all prompt rows"},
 };
 
 static const kvt_choice compats[] = {
-    [COMPAT_PAPER] = {"paper", "form=active,recent=0.5", "reduced to kv heads"},
-    [COMPAT_OFFICIAL] = {"official", "form=active,recent=0.5",
+    [COMPAT_PAPER] = {"paper", "mask=active,recent=0.5", "reduced to kv heads"},
+    [COMPAT_OFFICIAL] = {"official", "mask=active,recent=0.5",
                          "FMInference/H2O ac75c2a, utils_lm_eval: a set for each query head"},
-    [COMPAT_LESS] = {"less", "form=less,recent=0.5",
+    [COMPAT_LESS] = {"less", "mask=less,recent=0.5",
                      "hdong920/LESS: heavy hitters before the newest, a set for each query "
                      "head"},
 };
@@ -57,7 +57,7 @@ static const kvt_choice compats[] = {
 static const kvt_param params[] = {
     KVT_PARAM_CHOICE(h2o_lm_eval, compat, COMPAT_PAPER, compats,
                      "published implementation to follow"),
-    KVT_PARAM_CHOICE(h2o_lm_eval, form, FORM_ACTIVE, forms, "which of the masks"),
+    KVT_PARAM_CHOICE(h2o_lm_eval, mask, MASK_ACTIVE, masks, "which of the masks"),
     KVT_PARAM(h2o_lm_eval, recent, 0.5, 0, 1, "frac",
               "share of the budget for the newest tokens; greedy does not read it"),
     {0},
@@ -67,25 +67,25 @@ static void vary(const void *params_, kvt_traits *traits)
 {
     const h2o_lm_eval *p = params_;
     traits->by_query_head = p->compat != COMPAT_PAPER;
-    if (p->form != FORM_ACTIVE)
+    if (p->mask != MASK_ACTIVE)
         traits->needs = KVT_NEED_ATTN;
 }
 
 static int64_t window(const void *params_, int64_t n_prompt)
 {
     const h2o_lm_eval *p = params_;
-    return p->form == FORM_ACTIVE ? 0 : n_prompt;
+    return p->mask == MASK_ACTIVE ? 0 : n_prompt;
 }
 
 static int64_t newest(const h2o_lm_eval *p, int64_t budget)
 {
     /* 0.29 x 100 is 29: the product of a decimal fraction may fall just short */
-    return p->form == FORM_GREEDY ? 0 : (int64_t)floor(p->recent * (double)budget + 1e-9);
+    return p->mask == MASK_GREEDY ? 0 : (int64_t)floor(p->recent * (double)budget + 1e-9);
 }
 
 static int64_t heavy(const h2o_lm_eval *p, int64_t budget)
 {
-    return budget - newest(p, budget) - (p->form == FORM_GREEDY);
+    return budget - newest(p, budget) - (p->mask == MASK_GREEDY);
 }
 
 /* acc[s] += attention of query q over all heads of the lane, n slots. */
@@ -132,7 +132,7 @@ static void begin(const void *params_, kvt_lane *lane)
     const h2o_lm_eval *p = params_;
     memo *m = lane->state;
     m->budget = lane->budget - 1;
-    for (int64_t i = 0; p->form != FORM_ACTIVE && i < lane->n_slot; i++)
+    for (int64_t i = 0; p->mask != MASK_ACTIVE && i < lane->n_slot; i++)
         (void)advance(p, lane, m->budget, &lane->attn, i, i);
 }
 
@@ -183,7 +183,7 @@ static void step(const void *params_, kvt_lane *lane)
 {
     const h2o_lm_eval *p = params_;
     bool prompt = lane->now < lane->seq->n_prompt;
-    if (p->form == FORM_ACTIVE) { /* [H S] of the prompt, [H 1 S] of a row */
+    if (p->mask == MASK_ACTIVE) { /* [H S] of the prompt, [H 1 S] of a row */
         accumulate(lane, prompt ? &lane->col_sum : &lane->attn);
     } else if (!prompt) {
         (void)advance(p, lane, ((memo *)lane->state)->budget, &lane->attn,
@@ -194,10 +194,10 @@ static void step(const void *params_, kvt_lane *lane)
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
 {
     const h2o_lm_eval *p = params_;
-    if (p->form == FORM_ACTIVE)
+    if (p->mask == MASK_ACTIVE)
         see_heavy(p, lane, out);
     for (int64_t s = 0; s < lane->n_slot; s++) {
-        if (p->form != FORM_ACTIVE)
+        if (p->mask != MASK_ACTIVE)
             out[s] = lane->mark[s * WIDTH + SEEN];
         pinned[s] = out[s] == 1;
     }
@@ -224,9 +224,9 @@ const kvt_policy kvt_policy_h2o_lm_eval = {
         "hitters for every row, beside a band of the newest tokens. Rows at the start "
         "therefore know what rows at the end look at. It is an upper bound of the method, and "
         "listed with the oracles.\n\n"
-        "form=greedy is the causal variant that stands in the same file, commented out: row "
+        "mask=greedy is the causal variant that stands in the same file, commented out: row "
         "by row the best accumulated columns and the row's own, scores from full rows, zero "
-        "for what is hidden. form=less is its relative in LESS, with the newest tokens beside "
+        "for what is hidden. mask=less is its relative in LESS, with the newest tokens beside "
         "the heavy hitters. Both need every prompt row in the trace (kvt capture --queries "
         "all).",
     .differs = "one set for each kv head instead of each query head (compat=official); columns "

@@ -145,7 +145,8 @@ static void rows_are_made_again(void **state)
                 double text = error_of(s, budgets[b], !act, false);
                 CHECK_NEAR(runs_value(c, "out_err_mean_rel"), want, 0.005 * want + 1e-6);
                 CHECK_NEAR(runs_value(p, "out_err_mean_rel"), text, 0.005 * text + 1e-6);
-                assert_true(b == 2 ? want < 1e-9 : fabs(want - text) > 0.02 * want);
+                if (b == 2 ? want > 1e-9 : fabs(want - text) < 0.012 * want)
+                    fail_msg("budget %s: %.6g turned, %.6g as they are", names[b], want, text);
                 assert_string_equal(c->exactness, "open-loop");
                 /* which slots stay, and what the full cache gave the others, is the same */
                 CHECK_NEAR(runs_value(c, "lost_mass_mean_frac"),

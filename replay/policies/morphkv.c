@@ -150,8 +150,9 @@ const kvt_policy kvt_policy_morphkv = {
         "each token the logits of the window's queries, softmax over the older tokens alone, "
         "the maximum over the query heads of the group, are summed (or the largest taken) and "
         "the best B - W stay.\n\n"
-        "The paper saves half of the memory at equal quality on long responses. With "
-        "evict_after the code evicts in bursts. Nothing is trained.",
+        "Reported for long responses: 52.9 % less memory than SnapKV and H2O at better "
+        "quality. "
+        "With evict_after the code evicts in bursts. Nothing is trained.",
     .differs =
         "W = 32, where the paper has several; it decides at the end of the prompt, too; the "
         "decision follows the row instead of preceding the next one, which keeps the same set",

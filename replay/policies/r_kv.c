@@ -170,7 +170,7 @@ const kvt_policy kvt_policy_r_kv = {
         "(logits, the maximum over the query heads of the group, softmax, mean, pooled over 7 "
         "tokens). The score is lambda importance - (1 - lambda) redundancy, both softmaxes. It "
         "decides at the end of the prompt and every 128 tokens, so that a lane grows to B + "
-        "128. The paper keeps 10 to 34 % of the cache of math traces at full quality. Nothing "
+        "128. Reported: the quality of the full cache with 10 to 34 % of it on math. Nothing "
         "is trained.",
     .differs =
         "lambda 0.1 (README; the code has 0.07); a row of cosines without a similar key is "

@@ -13,8 +13,9 @@
  * and head is kept beside a slot, and moves with it; a row that a slot was not there for counts
  * 0.
  *
- *   compat=cold-compress   score[s] = -count[s] / rows that the slot was there for
- *   compat=kvcf            score[s] = sum over H, i of decay^age A[H i s], all rows so far
+ *   compat=cold-compress   score[s] = -count[s] / (H times the rows it was there for)
+ *   compat=kvcf            score[s] = sum over H, i of decay^age A[H i s], the prompt's last
+ * `rows` and all of the response
  *
  * Differs: no official code. rows=64 instead of 400, which is what a trace holds of the prompt
  * (published: rows=400 with kvt capture --queries all); one set for each kv head, each of its
@@ -60,8 +61,10 @@ static const kvt_param params[] = {
               "share of the budget that goes when a lane is full; 0: one token"),
     KVT_PARAM(scissorhands, decay, 1, 0, 1, "",
               "compat=kvcf: what a row's attention is worth one row later"),
-    KVT_PARAM(scissorhands, temperature, 0, 0, 1000, "",
-              "compat=kvcf: slots are drawn with softmax(score / temperature); 0: the best"),
+    KVT_PARAM(
+        scissorhands, temperature, 0, 0, 1000, "",
+        "slots are drawn with softmax(score / temperature), as KVCache-Factory can; 0: the "
+        "best"),
     {0},
 };
 
@@ -69,6 +72,10 @@ static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why
 {
     const scissorhands *p = params_;
     int64_t least = p->recent + p->sinks;
+    if (p->decay < 1 && p->compat != IS_KVCF) {
+        snprintf(why, cap, "decay=%g fades sums, which compat=kvcf has", p->decay);
+        return false;
+    }
     if (budget >= n_token || budget >= least)
         return true;
     snprintf(why, cap,
@@ -154,10 +161,10 @@ static void step(const void *params_, kvt_lane *lane)
         add_row(p, lane, q, lane->now - n + 1 + q, (*row)++);
 }
 
-/* The sum, or what a draw with weight exp(sum / temperature) ranks by. */
-static double drawn(const scissorhands *p, double sum, uint64_t *rng)
+/* The score, or what a draw with weight exp(score / temperature) ranks by. */
+static double drawn(const scissorhands *p, double x, uint64_t *rng)
 {
-    return p->temperature > 0 ? sum / p->temperature + kvt_gumbel(rng) : sum;
+    return p->temperature > 0 ? x / p->temperature + kvt_gumbel(rng) : x;
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
@@ -168,11 +175,10 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
         const float *mark = lane->mark + s * width;
         double count = (double)count_bits(mark + 1, width - 1);
         int64_t seen = kvt_min(kvt_min(rows, p->rows), lane->now + 1 - lane->pos[s]);
-        if (p->compat == IS_KVCF)
-            out[s] = (float)drawn(p, (double)mark[0], lane->rng);
-        else
-            out[s] = (float)(p->compat == IS_COLD ? -count / (double)(kvt_max(seen, 1) * H)
-                                                  : -count);
+        double x = p->compat == IS_KVCF   ? (double)mark[0]
+                   : p->compat == IS_COLD ? -count / (double)(kvt_max(seen, 1) * H)
+                                          : -count;
+        out[s] = (float)drawn(p, x, lane->rng);
         pinned[s] = lane->pos[s] < p->sinks || s >= lane->n_slot - p->recent;
     }
 }
@@ -184,7 +190,9 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
     const scissorhands *p = params_;
     for (int i = 0; i < n_lane; i++) {
         int64_t m = kvt_max(kvt_share_floor(p->drop, budget[i]), 1);
-        int64_t left = lane[i].step == 0 ? budget[i] : budget[i] + 1 - m, n = lane[i].n_slot;
+        int64_t n = lane[i].n_slot;
+        bool full = lane[i].step > 0 && n > budget[i]; /* the others of its scope may be */
+        int64_t left = full ? budget[i] + 1 - m : budget[i];
         for (int64_t s = 0; s < n; s++)
             left -= pinned[i][s];
         /* without memory: all, which is refused as too many */

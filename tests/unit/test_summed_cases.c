@@ -368,6 +368,7 @@ static void says_why_it_cannot(void **state)
          "0 first and 10 newest tokens need a budget of 10 or more, got 9"},
         {"scissorhands", "compat=cold-compress", 13,
          "4 first and 10 newest tokens need a budget of 14 or more, got 13"},
+        {"scissorhands", "decay=0.5", 20, "decay=0.5 fades sums, which compat=kvcf has"},
         {"nacl", "random=0.9,sinks=0.2", 10,
          "sinks, recent and random are 11 tokens of a budget of 10"},
         /* 13.8: a budget below the window */
@@ -379,6 +380,8 @@ static void says_why_it_cannot(void **state)
         mini_result r = run(rows[i].policy, rows[i].params, t, rows[i].budget, false);
         assert_true(r.skipped);
         assert_string_equal(r.why, rows[i].why);
+        if (strstr(rows[i].params, "decay"))
+            continue;
         r = run(rows[i].policy, rows[i].params, t, 42, false); /* all fits */
         assert_false(r.skipped);
         assert_int_equal(mini_count(&r, t, r.n_step - 1, 0, 0), t->N + r.n_step - 1);

@@ -6,11 +6,6 @@
 
 enum { TRIES = 5 };
 
-static const float *row_at(const kvt_view *v, int64_t i)
-{
-    return (const float *)v->data + i * v->stride[0];
-}
-
 kvt_view kvt_heads_of(const kvt_view *layer, int64_t first, int64_t count)
 {
     kvt_view v = *layer;
@@ -46,7 +41,7 @@ static bool centred(double *x, const kvt_view *keys, const kvt_lane *lane, int64
         return false;
     double factor = kvt_rope_freq(freq, lane->seq->geometry, lane->model_layer);
     for (int64_t i = 0; i < n; i++) {
-        kvt_unrotate(key, row_at(keys, from + i), freq, D, lane->pos[from + i], factor);
+        kvt_unrotate(key, kvt_row(keys, from + i), freq, D, lane->pos[from + i], factor);
         for (int64_t d = 0; d < D; d++) {
             x[i * D + d] = (double)key[d];
             mean[d] += x[i * D + d] / (double)n;
@@ -151,7 +146,7 @@ static void attend(const chunk_work *w, const kvt_view *queries, const kvt_view 
     int64_t D = keys->dim[1];
     memset(w->key, 0, (size_t)(room * D) * sizeof *w->key);
     for (int64_t i = 0; i < n; i++)
-        memcpy(w->key + i * D, row_at(keys, at + i), (size_t)D * sizeof *w->key);
+        memcpy(w->key + i * D, kvt_row(keys, at + i), (size_t)D * sizeof *w->key);
     memset(w->sum, 0, (size_t)n * sizeof *w->sum);
     for (int64_t h = 0; h < queries->dim[0]; h++) {
         int64_t count = take_queries(w, queries, h, lane, at, n);
@@ -162,14 +157,6 @@ static void attend(const chunk_work *w, const kvt_view *queries, const kvt_view 
         for (int64_t j = 0; j < n; j++) /* queries of zeros look at all alike */
             w->sum[j] += (double)(room - n) / (double)room;
     }
-}
-
-static double norm_of(const kvt_view *v, int64_t i)
-{
-    double sum = 0;
-    for (int64_t d = 0; d < v->dim[1]; d++)
-        sum += (double)row_at(v, i)[d] * (double)row_at(v, i)[d];
-    return sqrt(sum);
 }
 
 static void pool(double *out, const double *in, int64_t n)
@@ -195,7 +182,8 @@ bool kvt_chunk_attention(double *out, const kvt_view *queries, const kvt_view *k
         int64_t m = kvt_min(chunk, n - at);
         attend(&w, queries, keys, lane, from + at, m, padded ? chunk : m);
         for (int64_t j = 0; j < m; j++)
-            raw[at + j] = w.sum[j] / (double)queries->dim[0] * norm_of(values, from + at + j);
+            raw[at + j] = w.sum[j] / (double)queries->dim[0] *
+                          kvt_norm(kvt_row(values, from + at + j), values->dim[1]);
     }
     if (good)
         pool(out, raw, n);

@@ -34,17 +34,3 @@ void kvt_unrotate(float *out, const float *in, const double *freq, int64_t n_dim
 {
     turn(out, in, freq, n_dim, -position, 1 / factor);
 }
-
-void kvt_mean_turn(double *re, double *im, const double *freq, int64_t n_dim, int64_t from,
-                   int64_t n, double factor)
-{
-    for (int64_t f = 0; f < n_dim / 2; f++) {
-        re[f] = im[f] = 0;
-        for (int64_t p = from; p < from + n; p++) {
-            re[f] += cos((double)p * freq[f]);
-            im[f] += sin((double)p * freq[f]);
-        }
-        re[f] *= factor / (double)n;
-        im[f] *= factor / (double)n;
-    }
-}

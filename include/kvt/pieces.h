@@ -119,10 +119,35 @@ KVT_API void kvt_rotate(float *out, const float *in, const double *freq, int64_t
 KVT_API void kvt_unrotate(float *out, const float *in, const double *freq, int64_t n_dim,
                           int64_t position, double factor);
 
-/* re, im [D / 2] = the mean of factor exp(i freq p) over n positions from `from`: a mean query
- * before RoPE, turned by it, is the mean of that query over these positions. */
-KVT_API void kvt_mean_turn(double *re, double *im, const double *freq, int64_t n_dim,
-                           int64_t from, int64_t n, double factor);
+/* ---- keys, values and moments of queries (replay/pieces_geometry.c) -------------------------
+ */
+
+static inline const float *kvt_row(const kvt_view *v, int64_t i) /* of a view [S D] */
+{
+    return (const float *)v->data + i * v->stride[0];
+}
+KVT_API double kvt_norm(const float *x, int64_t n); /* Euclidean */
+/* The fits() of rules that pin so many tokens, or all of a shorter lane: false, and "4 sinks need
+ * a budget of 4 or more, got 3". */
+KVT_API bool kvt_pinned_fits(int64_t pinned, const char *what, int64_t budget, int64_t n_token,
+                             char *why, size_t cap);
+
+/* Of lanes with keys, query_mean and query_cov; false: scratch has no room. With R the mean
+ * rotation of the `future` positions behind lane->now,
+ *
+ *   q [D] = R m                                          of a query head's mean m before RoPE */
+KVT_API bool kvt_expected_query(double *q, const kvt_lane *lane, int64_t head, int64_t future);
+/* Expected Attention (arXiv 2510.00636) of one query head, with its covariance C and the model's
+ * scale c: out [S] = softmax over the slots that are not pinned, 0 at those that are, of
+ *
+ *   c (R m).k_s + c^2 / 2 k_s^T R C R^T k_s              the latter with `covariance` */
+KVT_API bool kvt_expected_attention(double *out, const kvt_lane *lane, int64_t head,
+                                    const bool *pinned, int64_t future, bool covariance);
+/* LagKV (arXiv 2504.04704): out [n] += weight times the softmax, over the rows at..at + n - 1 of
+ * v [S D], of the deviation (D - 1) over channels of (x - least) / (largest - least), with the ends
+ * of the n rows behind them; a channel without range is 0. False: no room. */
+KVT_API bool kvt_add_lag(double *out, const kvt_view *v, int64_t at, int64_t n, double weight,
+                         kvt_arena *scratch);
 
 /* ---- small dense algebra, in double (replay/pieces_solve.c) ---------------------------------
  */

@@ -18,7 +18,6 @@
 #include "kvt/pieces.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 typedef struct capkv {
@@ -47,68 +46,38 @@ static const kvt_param params[] = {
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const capkv *p = params_;
-    int64_t need = kvt_min(p->sinks, n_token);
-    if (budget >= need)
-        return true;
-    snprintf(why, cap, "%lld sinks need a budget of %lld or more, got %lld", (long long)need,
-             (long long)need, (long long)budget);
-    return false;
+    return kvt_pinned_fits(p->sinks, "sinks", budget, n_token, why, cap);
 }
 
-static const float *row_at(const kvt_view *v, int64_t i)
-{
-    return (const float *)v->data + i * v->stride[0];
-}
-
-/* The mean rotation, and room. */
+/* Room of one head. */
 typedef struct room {
-    double *re, *im, *freq; /* [D / 2] */
-    double *anchor, *x;     /* [D] */
-    double *m;              /* [D D] */
-    double *weight;         /* [S] */
+    double *anchor, *x; /* [D] */
+    double *m;          /* [D D] */
+    double *weight;     /* [S] */
 } room;
 
-static bool open_room(room *r, const kvt_lane *lane)
-{
-    kvt_arena *a = lane->scratch;
-    int64_t D = kvt_max(lane->keys.dim[1], lane->values.dim[1]);
-    *r = (room){.re = kvt_arena_array(a, D, sizeof *r->re),
-                .im = kvt_arena_array(a, D, sizeof *r->im),
-                .freq = kvt_arena_array(a, D, sizeof *r->freq),
-                .anchor = kvt_arena_array(a, D, sizeof *r->anchor),
-                .x = kvt_arena_array(a, D, sizeof *r->x),
-                .m = kvt_arena_array(a, D * D, sizeof *r->m),
-                .weight = kvt_arena_array(a, lane->n_slot, sizeof *r->weight)};
-    return r->re && r->im && r->freq && r->anchor && r->x && r->m && r->weight;
-}
-
 /* weight [S] of one head: how near each key is to the turned mean query; 0 where pinned. */
-static void weigh(const room *r, const capkv *p, const bool *pinned, const kvt_lane *lane,
+static bool weigh(const room *r, const capkv *p, const bool *pinned, const kvt_lane *lane,
                   int64_t head)
 {
-    int64_t D = lane->keys.dim[1], half = D / 2;
-    const float *mean = kvt_view_at(&lane->query_mean, head).data;
+    int64_t D = lane->keys.dim[1];
     double length = 0, most = -INFINITY;
-    for (int64_t f = 0; f < half; f++) {
-        double x = (double)mean[f], y = (double)mean[f + half];
-        r->anchor[f] = r->re[f] * x - r->im[f] * y;
-        r->anchor[f + half] = r->im[f] * x + r->re[f] * y;
-        length += r->anchor[f] * r->anchor[f] + r->anchor[f + half] * r->anchor[f + half];
-    }
+    if (!kvt_expected_query(r->anchor, lane, head, p->future))
+        return false;
+    for (int64_t d = 0; d < D; d++)
+        length += r->anchor[d] * r->anchor[d];
     for (int64_t s = 0; s < lane->n_slot; s++) {
-        const float *k = row_at(&lane->keys, s);
-        double dot = 0, square = 0;
-        for (int64_t d = 0; d < D; d++) {
+        const float *k = kvt_row(&lane->keys, s);
+        double dot = 0, norm = sqrt(length) * kvt_norm(k, D);
+        for (int64_t d = 0; d < D; d++)
             dot += r->anchor[d] * (double)k[d];
-            square += (double)k[d] * (double)k[d];
-        }
-        double norm = sqrt(length) * sqrt(square);
         r->weight[s] = norm > 0 ? dot / norm : 0;
         if (!pinned[s])
             most = fmax(most, r->weight[s]);
     }
     for (int64_t s = 0; s < lane->n_slot; s++)
         r->weight[s] = pinned[s] ? 0 : exp(p->tau * (r->weight[s] - most));
+    return true;
 }
 
 /* m = the factor of I + sum (w + 1e-6) v v^T: never worse than I. */
@@ -117,7 +86,7 @@ static bool factor(const room *r, const bool *pinned, const kvt_lane *lane)
     int64_t D = lane->values.dim[1];
     memset(r->m, 0, (size_t)(D * D) * sizeof *r->m);
     for (int64_t s = 0; s < lane->n_slot; s++) {
-        const float *v = row_at(&lane->values, s);
+        const float *v = kvt_row(&lane->values, s);
         for (int64_t i = 0; !pinned[s] && i < D; i++) {
             double x = (r->weight[s] + 1e-6) * (double)v[i];
             for (int64_t k = 0; k <= i; k++)
@@ -133,21 +102,20 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
 {
     const capkv *p = params_;
     int64_t n = lane->n_slot, H = lane->query_mean.dim[0], D = lane->values.dim[1];
-    room r;
-    bool good = open_room(&r, lane);
+    room r = {.anchor = kvt_arena_array(lane->scratch, D, sizeof *r.anchor),
+              .x = kvt_arena_array(lane->scratch, D, sizeof *r.x),
+              .m = kvt_arena_array(lane->scratch, D * D, sizeof *r.m),
+              .weight = kvt_arena_array(lane->scratch, n, sizeof *r.weight)};
+    bool good = r.anchor && r.x && r.m && r.weight;
     for (int64_t s = 0; s < n; s++) {
         pinned[s] = lane->pos[s] < p->sinks;
         out[s] = 0;
     }
-    if (good)
-        kvt_mean_turn(r.re, r.im, r.freq, lane->keys.dim[1], lane->now + 1, p->future,
-                      kvt_rope_freq(r.freq, lane->seq->geometry, lane->model_layer));
     for (int64_t h = 0; good && h < H; h++) {
-        weigh(&r, p, pinned, lane, h);
-        good = factor(&r, pinned, lane);
+        good = weigh(&r, p, pinned, lane, h) && factor(&r, pinned, lane);
         for (int64_t s = 0; good && s < n; s++) {
             for (int64_t d = 0; d < D; d++)
-                r.x[d] = (double)row_at(&lane->values, s)[d];
+                r.x[d] = (double)kvt_row(&lane->values, s)[d];
             out[s] += (float)(r.weight[s] * kvt_cholesky_form(r.m, r.x, D) / (double)H);
         }
     }

@@ -19,7 +19,6 @@
 #include "kvt/pieces.h"
 
 #include <math.h>
-#include <stdio.h>
 
 typedef struct compactor {
     double blend;
@@ -54,12 +53,8 @@ static const kvt_param params[] = {
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const compactor *p = params_;
-    int64_t need = kvt_min(p->first + p->last, n_token);
-    if (budget >= need)
-        return true;
-    snprintf(why, cap, "%lld first and last tokens need a budget of %lld or more, got %lld",
-             (long long)need, (long long)need, (long long)budget);
-    return false;
+    return kvt_pinned_fits(p->first + p->last, "first and last tokens", budget, n_token, why,
+                           cap);
 }
 
 static int64_t window(const void *params_, int64_t n_prompt)

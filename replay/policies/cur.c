@@ -17,7 +17,6 @@
 #include "kvt/pieces.h"
 
 #include <math.h>
-#include <stdio.h>
 
 typedef struct cur {
     int64_t sinks, local, random;
@@ -55,12 +54,7 @@ static const kvt_param params[] = {
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const cur *p = params_;
-    int64_t need = kvt_min(p->sinks, n_token);
-    if (budget >= need)
-        return true;
-    snprintf(why, cap, "%lld sinks need a budget of %lld or more, got %lld", (long long)need,
-             (long long)need, (long long)budget);
-    return false;
+    return kvt_pinned_fits(p->sinks, "sinks", budget, n_token, why, cap);
 }
 
 /* out [S] = squares of the rows, after the projection [D R] where there is one. */
@@ -68,7 +62,7 @@ static void squares(double *out, const kvt_view *v, const double *project, int64
 {
     int64_t D = v->dim[1];
     for (int64_t s = 0; s < v->dim[0]; s++) {
-        const float *x = (const float *)v->data + s * v->stride[0];
+        const float *x = kvt_row(v, s);
         out[s] = 0;
         for (int64_t d = 0; !project && d < D; d++)
             out[s] += (double)x[d] * (double)x[d];

@@ -20,8 +20,6 @@
 #include "kvt/pieces.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 typedef struct expected {
     int64_t future, sinks;
@@ -32,7 +30,6 @@ typedef struct expected {
 
 enum { NORM_V2, NORM_V1, NORM_WO1, NORM_WO2, NORM_NONE };
 enum { IS_PAPER, IS_KVPRESS, IS_ADAKV, IS_LUKV };
-enum { TILE = 256 };
 
 static const kvt_choice norms[] = {
     [NORM_V2] = {"v2", "", "Euclidean norm of the value"},
@@ -77,99 +74,7 @@ static void vary(const void *params_, kvt_traits *traits)
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const expected *p = params_;
-    int64_t need = kvt_min(p->sinks, n_token);
-    if (budget >= need)
-        return true;
-    snprintf(why, cap, "%lld sinks need a budget of %lld or more, got %lld", (long long)need,
-             (long long)need, (long long)budget);
-    return false;
-}
-
-/* The mean rotation, and room. */
-typedef struct room {
-    double *re, *im;     /* [D / 2] */
-    float *mean, *cov;   /* [D], [D D] turned, times the scale and half its square */
-    float *key, *turned; /* [TILE D] */
-    double *prob;        /* [S] */
-} room;
-
-static bool open_room(room *r, const expected *p, const kvt_lane *lane)
-{
-    kvt_arena *a = lane->scratch;
-    int64_t D = lane->keys.dim[1];
-    *r = (room){.re = kvt_arena_array(a, D, sizeof *r->re),
-                .im = kvt_arena_array(a, D, sizeof *r->im),
-                .mean = kvt_arena_array(a, D, sizeof *r->mean),
-                .cov = kvt_arena_array(a, D * D, sizeof *r->cov),
-                .key = kvt_arena_array(a, TILE * D, sizeof *r->key),
-                .turned = kvt_arena_array(a, TILE * D, sizeof *r->turned),
-                .prob = kvt_arena_array(a, lane->n_slot, sizeof *r->prob)};
-    double *freq = kvt_arena_array(a, D, sizeof *freq);
-    if (!r->re || !r->im || !r->mean || !r->cov || !r->key || !r->turned || !r->prob || !freq)
-        return false;
-    double factor = kvt_rope_freq(freq, lane->seq->geometry, lane->model_layer);
-    kvt_mean_turn(r->re, r->im, freq, D, lane->now + 1, p->future, factor);
-    return true;
-}
-
-/* out[i ld] = scale R in, in and out of stride ld; out may be in. */
-static void turn(float *out, const float *in, const room *r, int64_t D, int64_t ld,
-                 double scale)
-{
-    for (int64_t f = 0, half = D / 2; f < half; f++) {
-        double x = (double)in[f * ld], y = (double)in[(f + half) * ld];
-        out[f * ld] = (float)(scale * (r->re[f] * x - r->im[f] * y));
-        out[(f + half) * ld] = (float)(scale * (r->im[f] * x + r->re[f] * y));
-    }
-}
-
-static void turn_moments(const room *r, const kvt_lane *lane, int64_t head)
-{
-    int64_t D = lane->keys.dim[1];
-    double c = lane->seq->geometry->attn_scale;
-    kvt_view cov = kvt_view_at(&lane->query_cov, head);
-    turn(r->mean, kvt_view_at(&lane->query_mean, head).data, r, D, 1, c);
-    for (int64_t i = 0; i < D; i++) /* C R^T, row by row, then R of that, column by column */
-        turn(r->cov + i * D, (const float *)cov.data + i * cov.stride[0], r, D, 1, c * c / 2);
-    for (int64_t i = 0; i < D; i++)
-        turn(r->cov + i, r->cov + i, r, D, D, 1);
-}
-
-static double dot(const float *a, const float *b, int64_t n)
-{
-    double sum = 0;
-    for (int64_t d = 0; d < n; d++)
-        sum += (double)a[d] * (double)b[d];
-    return sum;
-}
-
-/* r->prob [S]: the exponents of one head, then their softmax over what is not pinned. */
-static void probabilities(const room *r, const expected *p, const bool *pinned,
-                          const kvt_lane *lane)
-{
-    int64_t n = lane->n_slot, D = lane->keys.dim[1];
-    double most = -INFINITY, sum = 0;
-    for (int64_t at = 0; at < n; at += TILE) {
-        int64_t m = kvt_min(TILE, n - at);
-        for (int64_t i = 0; i < m; i++)
-            memcpy(r->key + i * D,
-                   (const float *)lane->keys.data + (at + i) * lane->keys.stride[0],
-                   (size_t)D * sizeof *r->key);
-        if (p->covariance)
-            kvt_affine(r->turned, r->key, D, m, D, r->cov, NULL, D);
-        for (int64_t i = 0; i < m; i++) {
-            r->prob[at + i] = dot(r->key + i * D, r->mean, D) +
-                              (p->covariance ? dot(r->key + i * D, r->turned + i * D, D) : 0);
-            if (!pinned[at + i])
-                most = fmax(most, r->prob[at + i]);
-        }
-    }
-    for (int64_t s = 0; s < n; s++) {
-        r->prob[s] = pinned[s] ? 0 : exp(r->prob[s] - most);
-        sum += r->prob[s];
-    }
-    for (int64_t s = 0; s < n && sum > 0; s++)
-        r->prob[s] /= sum;
+    return kvt_pinned_fits(p->sinks, "sinks", budget, n_token, why, cap);
 }
 
 static double norm_of(const expected *p, const kvt_lane *lane, int64_t head, int64_t s)
@@ -181,28 +86,31 @@ static double norm_of(const expected *p, const kvt_lane *lane, int64_t head, int
         const kvt_view *v = p->norm == NORM_WO1 ? &lane->wo_l1 : &lane->wo_l2;
         return (double)((const float *)v->data)[head * v->stride[0] + s * v->stride[1]];
     }
-    const float *v = (const float *)lane->values.data + s * lane->values.stride[0];
+    const float *v = kvt_row(&lane->values, s);
+    if (p->norm == NORM_V2)
+        return kvt_norm(v, lane->values.dim[1]);
     for (int64_t d = 0; d < lane->values.dim[1]; d++)
-        sum += p->norm == NORM_V1 ? fabs((double)v[d]) : (double)v[d] * (double)v[d];
-    return p->norm == NORM_V1 ? sum : sqrt(sum);
+        sum += fabs((double)v[d]);
+    return sum;
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
 {
     const expected *p = params_;
     int64_t n = lane->n_slot, H = lane->query_mean.dim[0];
-    room r;
-    bool good = open_room(&r, p, lane);
-    for (int64_t s = 0; s < n; s++) { /* NaN, which is refused: no memory */
+    double *prob = kvt_arena_array(lane->scratch, n, sizeof *prob);
+    bool good = prob != NULL;
+    for (int64_t s = 0; s < n; s++) {
         pinned[s] = lane->pos[s] < p->sinks;
-        out[s] = good ? 0 : NAN;
+        out[s] = 0;
     }
     for (int64_t h = 0; good && h < H; h++) {
-        turn_moments(&r, lane, h);
-        probabilities(&r, p, pinned, lane);
-        for (int64_t s = 0; s < n; s++)
-            out[s] += (float)((r.prob[s] + p->eps) * norm_of(p, lane, h, s) / (double)H);
+        good = kvt_expected_attention(prob, lane, h, pinned, p->future, p->covariance);
+        for (int64_t s = 0; good && s < n; s++)
+            out[s] += (float)((prob[s] + p->eps) * norm_of(p, lane, h, s) / (double)H);
     }
+    for (int64_t s = 0; !good && s < n; s++) /* NaN, which is refused: no memory */
+        out[s] = NAN;
 }
 
 const kvt_policy kvt_policy_expected_attention = {

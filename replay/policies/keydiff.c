@@ -16,7 +16,6 @@
 #include "kvt/pieces.h"
 
 #include <math.h>
-#include <stdio.h>
 
 typedef struct keydiff {
     int64_t sinks, block;
@@ -56,12 +55,7 @@ static void vary(const void *params_, kvt_traits *traits)
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const keydiff *p = params_;
-    int64_t need = kvt_min(p->sinks, n_token);
-    if (budget >= need)
-        return true;
-    snprintf(why, cap, "%lld sinks need a budget of %lld or more, got %lld", (long long)need,
-             (long long)need, (long long)budget);
-    return false;
+    return kvt_pinned_fits(p->sinks, "sinks", budget, n_token, why, cap);
 }
 
 static double dot(const float *a, const double *b, int64_t n)
@@ -78,12 +72,11 @@ static void rank(float *out, const kvt_lane *lane, const bool *here, int64_t end
                  const double *norm)
 {
     int64_t D = lane->keys.dim[1];
-    const float *key = lane->keys.data;
     for (int64_t d = 0; d < D; d++)
         mean[d] = 0;
     for (int64_t s = 0; s < end; s++)
         for (int64_t d = 0; (!here || here[s]) && norm[s] > 0 && d < D; d++)
-            mean[d] += (double)key[s * lane->keys.stride[0] + d] / norm[s];
+            mean[d] += (double)kvt_row(&lane->keys, s)[d] / norm[s];
     double length = 0;
     for (int64_t d = 0; d < D; d++)
         length += mean[d] * mean[d];
@@ -91,32 +84,23 @@ static void rank(float *out, const kvt_lane *lane, const bool *here, int64_t end
     for (int64_t s = 0; s < end; s++)
         if (!here || here[s])
             out[s] = norm[s] > 0 && length > 0
-                         ? (float)(-dot(key + s * lane->keys.stride[0], mean, D) /
-                                   (norm[s] * length))
+                         ? (float)(-dot(kvt_row(&lane->keys, s), mean, D) / (norm[s] * length))
                          : 0;
 }
 
-/* Keeps the budget's best of what is there; what goes ranks below what goes later. */
+/* Keeps the budget's best of what is there; what goes ranks below what goes later, and so below
+ * all that is there. */
 static bool drop(float *out, bool *here, const bool *pinned, bool *keep, const kvt_lane *lane,
                  int64_t end, int64_t left)
 {
-    int64_t n = 0;
-    float *score = kvt_arena_array(lane->scratch, end, sizeof *score);
-    bool *fixed = kvt_arena_array(lane->scratch, end, sizeof *fixed);
-    int64_t *slot = kvt_arena_array(lane->scratch, end, sizeof *slot);
-    if (!score || !fixed || !slot)
-        return false;
     int64_t open = lane->budget;
     for (int64_t s = 0; s < end; s++)
-        if (here[s]) {
-            score[n] = out[s], fixed[n] = pinned[s], slot[n++] = s;
-            open -= pinned[s];
-        }
-    if (kvt_keep_best(keep, score, fixed, n, kvt_max(open, 0), lane->scratch) < 0)
+        open -= pinned[s];
+    if (kvt_keep_best(keep, out, pinned, end, kvt_max(open, 0), lane->scratch) < 0)
         return false;
-    for (int64_t i = 0; i < n; i++)
-        if (!keep[i])
-            here[slot[i]] = false, out[slot[i]] = score[i] - 3 * (float)(left + 1);
+    for (int64_t s = 0; s < end; s++)
+        if (here[s] && !keep[s])
+            here[s] = false, out[s] -= 3 * (float)(left + 1);
     return true;
 }
 
@@ -126,7 +110,6 @@ static bool by_blocks(const keydiff *p, float *out, const bool *pinned, const kv
     int64_t n = lane->n_slot;
     bool *here = kvt_arena_array(lane->scratch, n, sizeof *here);
     bool *keep = kvt_arena_array(lane->scratch, n, sizeof *keep);
-    size_t start = kvt_arena_mark(lane->scratch);
     bool good = here && keep;
     int64_t end = kvt_min(lane->budget, n);
     for (int64_t s = 0; good && s < end; s++)
@@ -138,7 +121,6 @@ static bool by_blocks(const keydiff *p, float *out, const bool *pinned, const kv
             here[s] = true;
         rank(out, lane, here, end, mean, norm);
         good = drop(out, here, pinned, keep, lane, end, (n - end + p->block - 1) / p->block);
-        kvt_arena_rewind(lane->scratch, start);
     }
     return good;
 }
@@ -151,12 +133,8 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     double *norm = kvt_arena_array(lane->scratch, n, sizeof *norm);
     bool good = mean && norm;
     for (int64_t s = 0; s < n; s++) {
-        const float *k = (const float *)lane->keys.data + s * lane->keys.stride[0];
-        double sum = 0;
-        for (int64_t d = 0; d < D; d++)
-            sum += (double)k[d] * (double)k[d];
         if (good)
-            norm[s] = sqrt(sum);
+            norm[s] = kvt_norm(kvt_row(&lane->keys, s), D);
         pinned[s] = lane->pos[s] < p->sinks;
     }
     if (good && p->block > 0)

@@ -13,8 +13,6 @@
  * O(S D). */
 #include "kvt/pieces.h"
 
-#include <math.h>
-
 typedef struct l2norm {
     int64_t layers, above;
     int compat;
@@ -52,14 +50,9 @@ static void vary(const void *params_, kvt_traits *traits)
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
 {
     const l2norm *p = params_;
-    int64_t D = lane->keys.dim[1];
     bool whole = lane->model_layer < p->layers || lane->n_slot <= p->above;
     for (int64_t s = 0; s < lane->n_slot; s++) {
-        const float *k = (const float *)lane->keys.data + s * lane->keys.stride[0];
-        double sum = 0;
-        for (int64_t d = 0; d < D; d++)
-            sum += (double)k[d] * (double)k[d];
-        out[s] = (float)-sqrt(sum);
+        out[s] = (float)-kvt_norm(kvt_row(&lane->keys, s), lane->keys.dim[1]);
         pinned[s] = whole;
     }
 }

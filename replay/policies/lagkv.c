@@ -92,50 +92,6 @@ static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why
     return false;
 }
 
-static const float *row_at(const kvt_view *v, int64_t i)
-{
-    return (const float *)v->data + i * v->stride[0];
-}
-
-/* Deviation over channels of one row between least and largest. */
-static double deviation(const float *x, const float *least, const float *largest, int64_t D)
-{
-    double mean = 0, square = 0;
-    for (int pass = 0; pass < 2; pass++)
-        for (int64_t c = 0; c < D; c++) {
-            double range = (double)largest[c] - (double)least[c];
-            double u = range > 0 ? ((double)x[c] - (double)least[c]) / range : 0;
-            if (pass == 0)
-                mean += u / (double)D;
-            else
-                square += (u - mean) * (u - mean);
-        }
-    return D > 1 ? sqrt(square / (double)(D - 1)) : 0;
-}
-
-/* out [L] += weight times the softmax of the partition at `at`; ends [2 D], raw [L]: room. */
-static void add_part(double *out, const kvt_view *v, int64_t at, int64_t L, double weight,
-                     float *ends, double *raw)
-{
-    int64_t D = v->dim[1];
-    double most = -INFINITY, sum = 0;
-    for (int64_t c = 0; c < D; c++) {
-        ends[c] = ends[D + c] = row_at(v, at + L)[c];
-        for (int64_t i = 1; i < L; i++) {
-            ends[c] = fminf(ends[c], row_at(v, at + L + i)[c]);
-            ends[D + c] = fmaxf(ends[D + c], row_at(v, at + L + i)[c]);
-        }
-    }
-    for (int64_t i = 0; i < L; i++) {
-        raw[i] = deviation(row_at(v, at + i), ends, ends + D, D);
-        most = fmax(most, raw[i]);
-    }
-    for (int64_t i = 0; i < L; i++)
-        sum += raw[i] = exp(raw[i] - most);
-    for (int64_t i = 0; i < L; i++)
-        out[i] += weight * raw[i] / sum;
-}
-
 /* How many of the partition are better than i: of equal ones the lower position. */
 static int64_t rank_of(const double *x, int64_t L, int64_t i)
 {
@@ -148,24 +104,21 @@ static int64_t rank_of(const double *x, int64_t L, int64_t i)
 static bool by_parts(const lagkv *p, float *out, const kvt_lane *lane, cuts c)
 {
     double *x = kvt_arena_array(lane->scratch, c.lag, sizeof *x);
-    double *raw = kvt_arena_array(lane->scratch, c.lag, sizeof *raw);
-    int64_t D = kvt_max(lane->keys.dim[1], lane->values.dim[1]);
-    float *ends = kvt_arena_array(lane->scratch, 2 * D, sizeof *ends);
-    if (!x || !raw || !ends)
-        return false;
-    for (int64_t at = c.sinks; at < c.sinks + c.part * c.lag; at += c.lag) {
+    bool good = x != NULL;
+    for (int64_t k = 0; good && k < c.part; k++) {
+        int64_t at = c.sinks + k * c.lag;
         for (int64_t i = 0; i < c.lag; i++)
             x[i] = 0;
-        add_part(x, &lane->keys, at, c.lag, 1, ends, raw);
-        add_part(x, &lane->values, at, c.lag, p->value, ends, raw);
-        for (int64_t i = 0; i < c.lag; i++) {
+        good = kvt_add_lag(x, &lane->keys, at, c.lag, 1, lane->scratch) &&
+               kvt_add_lag(x, &lane->values, at, c.lag, p->value, lane->scratch);
+        for (int64_t i = 0; good && i < c.lag; i++) {
             double left = (double)(c.lag - rank_of(x, c.lag, i)); /* L .. 1 */
             /* the same number of each partition; what is over goes by the score itself */
             out[at + i] = (float)(p->compat == IS_KVPRESS ? (left - 1) / (double)c.lag
                                                           : left + x[i] / (2 + 2 * p->value));
         }
     }
-    return true;
+    return good;
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)

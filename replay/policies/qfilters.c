@@ -14,8 +14,6 @@
  * decoding, too. Cost for each lane and decision: O(S D). */
 #include "kvt/pieces.h"
 
-#include <stdio.h>
-
 typedef struct qfilters {
     int64_t recent;
     int compat;
@@ -54,12 +52,7 @@ static void vary(const void *params_, kvt_traits *traits)
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const qfilters *p = params_;
-    int64_t need = kvt_min(p->recent, n_token);
-    if (budget >= need)
-        return true;
-    snprintf(why, cap, "%lld last tokens need a budget of %lld or more, got %lld",
-             (long long)need, (long long)need, (long long)budget);
-    return false;
+    return kvt_pinned_fits(p->recent, "last tokens", budget, n_token, why, cap);
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
@@ -67,7 +60,7 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     const qfilters *p = params_;
     const float *u = lane->weights[0].data;
     for (int64_t s = 0; s < lane->n_slot; s++) {
-        const float *k = (const float *)lane->keys.data + s * lane->keys.stride[0];
+        const float *k = kvt_row(&lane->keys, s);
         double sum = 0;
         for (int64_t d = 0; d < lane->keys.dim[1]; d++)
             sum += (double)u[d] * (double)k[d];

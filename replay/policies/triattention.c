@@ -77,7 +77,7 @@ static void score_head(double *out, const double *turned, const float *mean, con
 {
     int64_t half = lane->keys.dim[1] / 2;
     for (int64_t s = 0; s < lane->n_slot; s++) {
-        const float *k = (const float *)lane->keys.data + s * lane->keys.stride[0];
+        const float *k = kvt_row(&lane->keys, s);
         out[s] = 0;
         for (int64_t f = 0; f < half; f++) {
             double rest = (double)size[f] - hypot((double)mean[f], (double)mean[f + half]);

@@ -1,2 +1,5 @@
 # Policies that look through the last prompt queries, against formulae in double.
-kvt_test(test_window_laws LABEL property MODULES replay SOURCES test_window_laws.c laws.c ${kvt_toys})
+foreach(name window stage)
+  kvt_test(test_${name}_laws LABEL property MODULES replay
+    SOURCES test_${name}_laws.c window_laws.c laws.c ${kvt_toys})
+endforeach()

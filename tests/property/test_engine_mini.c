@@ -369,8 +369,10 @@ int main(void)
     }
     for (int i = 0; kvt_policies()[i]; i++) {
         const kvt_policy *p = kvt_policies()[i];
-        if (strcmp(p->name, "random") == 0 || strcmp(p->name, "nacl") == 0 ||
-            strcmp(p->name, "keyformer") == 0)
+        bool noisy = strcmp(p->name, "keyformer") == 0;
+        for (int act = 0; noisy && act < 2; act++)
+            add_case(p, "noise", "false", act);
+        if (noisy || strcmp(p->name, "random") == 0 || strcmp(p->name, "nacl") == 0)
             continue; /* its streams are the engine's own */
         if (p->traits.effect == KVT_JOIN || p->traits.effect == KVT_CHANNELS)
             continue; /* the plain driver joins no slots and drops no channels */

@@ -24,6 +24,8 @@ import tempfile
 import h5py
 import numpy as np
 
+import replay_metrics as metrics
+
 TIE = 1e-6      # relative: scores nearer than this may change places
 MASS = 1e-6     # absolute: masses, recalls, KL
 OUTPUT = 1e-4   # output error
@@ -341,7 +343,7 @@ def tokens_of(text, n):
 
 def run_kvt(kvt, trace, names, act, budgets, out):
     done = subprocess.run([kvt, "replay", trace, "-p", ",".join(names), "-b", ",".join(budgets), "--act", act,
-                           "--no-controls", "--json", "-q", "-o", out], capture_output=True, text=True)
+                           "--metrics", "all", "--no-controls", "--json", "-q", "-o", out], capture_output=True, text=True)
     if done.returncode not in (0, 3):
         raise SystemExit("kvt replay: status %d: %s" % (done.returncode, done.stderr))
     rows = json.loads(done.stdout)["rows"]
@@ -734,6 +736,7 @@ def check_rows(t, lanes, ran, cell, report, where, mass):
     for p, n in ((0.95, "p95"), (1, "max")):
         x = quantile([v for v in flat(error) if not math.isnan(v)], p)
         report.number(where, "out_err_%s_rel" % n, x, row["out_err_%s_rel" % n], loose)
+    check_more(t, lanes, ran, error, row, report, where, macro)
     cell.lost = macro(lost)
     worst = max(range(len(lanes)), key=lambda i: (lost[i].mean(), -i))  # the worst lane, and its worst row
     if lost[worst].max() > 0 and t.has_rows:
@@ -742,6 +745,54 @@ def check_rows(t, lanes, ran, cell, report, where, mass):
         by_row = lost[worst].mean(0)
         report.number(where, "loss at worst_step", by_row.max(), by_row[row["worst_step"]], mass)
         report.number(where, "worst_lost_frac of the lane", by_row.max(), cell.lane(l, a)["worst_lost_frac"], mass)
+
+
+def check_more(t, lanes, ran, error, row, report, where, macro):
+    """Other errors of the output, support of the full rows, overlap of what consecutive rows saw."""
+    l1, turn, masked, apart, size, share, pairs = [], [], [], 0.0, 0.0, [[], [], []], []
+    for (l, heads, _), x, e in zip(lanes, ran, error):
+        seen = np.zeros((t.M, t.T), bool)
+        for m, slots in enumerate(x["saw"]):
+            seen[m, slots] = True
+            seen[m, t.N + m + 1:] = True
+        some = [metrics.outputs(t.response(l, h), t.v[l, h // t.R], seen) for h in heads]
+        l1.append(np.array([s[0] for s in some]))
+        turn.append(np.array([s[1] for s in some]))
+        masked.append(np.array([s[2] for s in some]))
+        norm = np.array([s[3] for s in some])
+        apart, size = apart + np.nansum(norm * e), size + norm[~np.isnan(e)].sum()
+        for k, c in enumerate((0.9, 0.95, 0.99)):
+            share[k].append(np.array([[metrics.support(t.response(l, h)[m], c) for m in range(t.M)] for h in heads]))
+        pairs.append(metrics.overlap(x["saw"], t.N))
+    loose = OUTPUT if t.has_rows else 20 * FLIP
+    for name, x in (("out_l1", l1), ("out_cos", turn), ("out_err_unnorm", masked)):
+        report.number(where, "%s_mean_rel" % name, macro(x), row["%s_mean_rel" % name], loose)
+    report.number(where, "out_err_micro_rel", apart / size, row["out_err_micro_rel"], loose)
+    for k, n in enumerate(("90", "95", "99")):
+        report.number(where, "support_%s_mean_tokens" % n, macro(share[k]), row["support_%s_mean_tokens" % n],
+                      1e-9 if t.has_rows else 0.2)
+    if row["growth"] == "inside" and t.M > 1:
+        x = mean([mean([a / b for a, b in p if b]) for p in pairs])
+        report.number(where, "step_overlap_mean_frac", x, row["step_overlap_mean_frac"], 1e-12)
+        every = [q for p in pairs for q in p]
+        below = sum(b for _, b in every)
+        x = sum(a for a, _ in every) / below if below else math.nan
+        report.number(where, "step_overlap_micro_frac", x, row["step_overlap_micro_frac"], 1e-12)
+
+
+def check_ranks(t, lanes, budgets, ran, row, report, where):
+    """Agreement of the scores of step 0 with the mass that came. What ties in f32 may not tie here."""
+    of = [[], [], []]
+    for lane, b, x in zip(lanes, budgets, ran):
+        slots, score, pinned = x["first"]
+        free = ~np.asarray(pinned)
+        s = np.asarray(score)[free].astype(np.float32).astype(np.float64)
+        r = remaining(t, lane[0], lane[1], 0)[slots][free] / len(lane[1])
+        of[0].append(metrics.tau_b(s, r))
+        of[1].append(metrics.rho(s, r))
+        of[2].append(metrics.ndcg(s, r, min(b - int((~free).sum()), len(s))))
+    for n, x in zip(("kendall_tau", "spearman", "ndcg"), of):
+        report.number(where, "%s_mean_1" % n, mean(x), row["%s_mean_1" % n], 1e-6 if t.has_rows else 1e-2)
 
 
 def check_sets(t, policy, inside, lanes, budgets, ran, cell, report, where, mass):
@@ -762,6 +813,10 @@ def check_sets(t, policy, inside, lanes, budgets, ran, cell, report, where, mass
         report.number(where, "score_kl_mean_nats", x, row["score_kl_mean_nats"], 1e-5 if t.has_rows else 1e-3)
     elif not policy.scored:
         report.number(where, "score_kl_mean_nats", math.nan, row["score_kl_mean_nats"], 0)
+    # First and last tokens: which order gives that set is free.
+    ordered = row["kendall_tau_mean_1"] is not None and not isinstance(policy, FirstAndLast)
+    if ordered and all(x["first"] for x in ran):
+        check_ranks(t, lanes, budgets, ran, row, report, where)
     if inside or isinstance(policy, Full):
         report.number(where, "regret_mean_frac", math.nan if inside else 0, row["regret_mean_frac"], 1e-12)
         return

@@ -106,6 +106,8 @@ static void add_softmax(double *out, const double *x, int64_t n, double scale)
     double most = -INFINITY, sum = 0;
     for (int64_t s = 0; s < n; s++)
         most = x[s] > most ? x[s] : most;
+    if (isinf(most)) /* a row of a sliding window that sees none of them */
+        return;
     for (int64_t s = 0; s < n; s++)
         sum += exp(x[s] - most);
     for (int64_t s = 0; s < n; s++)

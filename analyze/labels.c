@@ -241,3 +241,16 @@ const char *kvt_label(const kvt_labels *s, const char *policy, const char *param
     const label *l = find(s, policy, params);
     return l ? l->shown : policy;
 }
+
+bool kvt_result_is_oracle(const kvt_result *r)
+{
+    static const char *const plain[] = {"scope=lane,", "sinks=0,", "recent=0"};
+    const char *text = r->policy_text;
+    size_t n = strlen("oracle");
+    if (strncmp(text, "oracle", n) != 0 || (text[n] && text[n] != ':'))
+        return false;
+    for (size_t i = 0; text[n] && i < sizeof plain / sizeof *plain; i++)
+        if (!strstr(text + n, plain[i]))
+            return false;
+    return true;
+}

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "kvt/analyze.h"
+
 static kvt_code read_text(long_trace *t, kvt_err *err)
 {
     static const char digit[] = "0123456789abcdef";
@@ -93,7 +95,7 @@ static const kvt_result *find_oracle(const kvt_results *results, const kvt_resul
     for (int64_t i = 0; i < results->n; i++) {
         const kvt_result *r = results->result[i];
         if (strcmp(r->trace_digest, of->trace_digest) != 0 || r->n_layer != of->n_layer ||
-            r->n_lane != of->n_lane || strcmp(r->policy_text, "oracle") != 0)
+            r->n_lane != of->n_lane || !kvt_result_is_oracle(r))
             continue;
         for (int c = 0; c < r->n_cell; c++)
             if (strcmp(r->cell[c].budget_asked, of->cell[cell].budget_asked) == 0 &&

@@ -82,7 +82,7 @@ static bool scores_tell(const pass *p)
 /* Whether slots stay in the order of the lane's scores, whatever they are. */
 static bool scores_rank(const pass *p)
 {
-    if (p->together || p->use->policy->select || p->use->traits.effect != KVT_EVICT)
+    if (p->together || !p->by_score || p->use->traits.effect != KVT_EVICT)
         return false;
     for (int i = 0; kvt_metrics()[i]; i++)
         if (pass_measures(p, i) && kvt_metrics()[i]->by_rank)

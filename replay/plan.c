@@ -453,8 +453,10 @@ kvt_code plan_pass(pass **out, const plan *p, const plan_use *u, int trace, kvt_
     x->n_prompt = info->facts.token.n_prompt;
     x->n_response = info->facts.token.n_response;
     x->exactness = found_exactness(x, info);
-    x->ranked = !x->inside && !x->skip && traits->one_ranking && !traits->by_threshold &&
-                !u->use->policy->select;
+    x->by_score =
+        !u->use->policy->select || (u->use->policy->traits.selects_best && !x->together);
+    x->ranked =
+        !x->inside && !x->skip && traits->one_ranking && !traits->by_threshold && x->by_score;
     plan_reason(p, x, trace, t);
     plan_weights(p, x, info);
     if (open_scores(x, info, err) || resolve(p, x, trace, t, layers, err)) {

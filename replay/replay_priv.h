@@ -157,6 +157,7 @@ typedef struct pass {
     uint64_t seed;
     bool inside, skip, by_head, whole_model; /* growth; SKIP; a lane per query head; scope */
     bool together;                       /* select() decides by the scores of several lanes */
+    bool by_score;                       /* the best scores of a lane are what stays */
     bool knows_response;                 /* its probe ran the response: a bound, no policy */
     bool fair;                           /* budgets are bytes */
     bool joins;                          /* slots are averaged: no engine, no mass */

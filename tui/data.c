@@ -169,7 +169,7 @@ const kvt_result *tui_data_oracle(const tui_data *d, const kvt_result *of, int c
     *oracle_cell = -1;
     for (int64_t i = 0; of && d->results && i < d->results->n; i++) {
         const kvt_result *r = d->results->result[i];
-        if (strcmp(r->policy_text, "oracle") != 0 || strcmp(r->trace_digest, d->digest) != 0 ||
+        if (!kvt_result_is_oracle(r) || strcmp(r->trace_digest, d->digest) != 0 ||
             r->n_layer != of->n_layer || r->n_lane != of->n_lane ||
             memcmp(r->layer_id, of->layer_id, (size_t)r->n_layer * sizeof *r->layer_id) != 0)
             continue;

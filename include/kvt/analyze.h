@@ -124,4 +124,8 @@ KVT_API KVT_CHECKED kvt_code kvt_comparison_make(
 KVT_API void kvt_comparison_free(kvt_comparison *c);
 KVT_API kvt_table kvt_comparison_table(const kvt_comparison *c); /* "compare" */
 
+/* Whether a result is that of the oracle that regret and the browser compare with: each lane
+ * alone, nothing protected. Its lanes may be kv heads or query heads. */
+KVT_API bool kvt_result_is_oracle(const kvt_result *r);
+
 #endif

@@ -114,6 +114,10 @@ typedef struct kvt_traits {
      * gives another one; nothing is matched then. */
     bool own_threshold;
 
+    /* select() keeps the best of all lanes that it sees: where that is one (scope), scores are a
+     * ranking, as without it. */
+    bool selects_best;
+
     /* Scores are attention that slots got or are expected to get (sums, means or maxima of
      * weights), so that their shares may be compared with it (metric score_kl). Not logarithms,
      * priorities, ranks, nor a regression that may be negative. */

@@ -18,6 +18,8 @@
  */
 #include "kvt/pieces.h"
 
+#include <math.h>
+
 typedef struct oracle_assign {
     int heads;
 } oracle_assign;
@@ -25,8 +27,8 @@ typedef struct oracle_assign {
 enum { HEADS_KV, HEADS_QUERY };
 
 static const kvt_choice heads[] = {
-    [HEADS_KV] = {"kv", NULL, "one set for the query heads that share a kv head"},
-    [HEADS_QUERY] = {"query", NULL, "a set for each query head: what sharing costs"},
+    [HEADS_KV] = {"kv", "", "one set for the query heads that share a kv head"},
+    [HEADS_QUERY] = {"query", "", "a set for each query head: what sharing costs"},
 };
 
 static const kvt_param params[] = {
@@ -45,7 +47,7 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     const int32_t *drop = lane->drop_step.data;
     (void)params_, (void)pinned;
     for (int64_t s = 0; s < lane->n_slot; s++)
-        out[s] = (float)drop[s];
+        out[s] = drop ? (float)drop[s] : NAN; /* refused: nobody solved it */
 }
 
 const kvt_policy kvt_policy_oracle_assign = {

@@ -518,8 +518,8 @@ static void controls_are_always_there(void **state)
             seeds |= INT64_C(1) << r->cell[0].seed;
     }
     assert_int_equal(seeds, 7); /* 0, 1, 2, though one was asked for again */
-    assert_int_equal(controls, 6);
-    assert_int_equal(found->n, 7);
+    assert_int_equal(controls, 7);
+    assert_int_equal(found->n, 8);
     expect_skipped(found, "position", "8", "there is none"); /* no other trace, and no note */
     assert_null(runs_result(found, "position")->plan_note);
     assert_true(runs_value(expect_ok(found, "full", "8"), "lost_mass_max_frac") == 0);

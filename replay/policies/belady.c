@@ -1,0 +1,69 @@
+/* belady - drop what is looked at farthest in the future: the rule of caches, as a heuristic.
+ *
+ *   Belady, "A study of replacement algorithms for a virtual-storage computer", 1966,
+ *   doi:10.1147/sj.52.0078
+ *
+ * With A the attention of the response queries m = 1, 2, ... that come after the decision, mean
+ * over the query heads of the lane,
+ *
+ *   next[s]  = the first m with A[m s] > theta; M + 1 of M rows where there is none
+ *   score[s] = -next[s]
+ *
+ * Differs: a page that is needed is fetched again, and every use counts as one; a token that is
+ * evicted is gone, and its attention is a weight. So the rule is optimal for neither, and no
+ * bound: readers expect it, therefore it is here. theta = 0.05 is kvt's. It knows the response.
+ * Cost for each decision: O(H M S). */
+#include "kvt/pieces.h"
+
+typedef struct belady {
+    double theta;
+} belady;
+
+static const kvt_param params[] = {
+    KVT_PARAM(belady, theta, 0.05, 0, 1, "frac", "attention above which a token is used"),
+    {0},
+};
+
+/* Whether row m looks at slot s. */
+static bool is_used(const kvt_view *A, int64_t m, int64_t s, double theta)
+{
+    double sum = 0;
+    for (int64_t h = 0; h < A->dim[0]; h++)
+        sum += (double)((const float *)A->data)[h * A->stride[0] + m * A->stride[1] + s];
+    return sum / (double)A->dim[0] > theta;
+}
+
+static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+{
+    const belady *p = params_;
+    (void)pinned;
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        int64_t m = 0;
+        while (m < lane->future.dim[1] && !is_used(&lane->future, m, s, p->theta))
+            m++;
+        out[s] = (float)-(m + 1);
+    }
+}
+
+const kvt_policy kvt_policy_belady = {
+    .abi = KVT_POLICY_ABI,
+    .name = "belady",
+    .title = "drop what is looked at farthest in the future, a heuristic",
+    .paper = "Belady, A study of replacement algorithms, 1966, doi:10.1147/sj.52.0078",
+    .about =
+        "Belady's rule drops the page whose next use is farthest away, and no rule has fewer "
+        "misses. Here a token is used by a row that gives it more than theta of its "
+        "attention, mean over the query heads of the lane. It acts at the end of the prompt "
+        "and after each token, and knows the response.\n\n"
+        "It is no bound: an evicted token cannot be fetched again, and attention is a weight, "
+        "not a count. oracle-assign is the optimum of that question.",
+    .differs = "nothing is fetched again and uses have a threshold, so that the rule's "
+               "optimality is lost; theta is kvt's choice",
+    .traits = {.phases = KVT_PREFILL | KVT_DECODE,
+               .needs = KVT_NEED_FUTURE | KVT_NEED_ATTN,
+               .exactness = KVT_EXACT,
+               .control = true},
+    .params_size = sizeof(belady),
+    .params = params,
+    .score = score,
+};

@@ -51,12 +51,34 @@ static double value_norm(int l, int g, int64_t s, int p)
     return p == 1 ? sum : sqrt(sum);
 }
 
+/* The second world: cos and sin carry a factor (YaRN), and the last layer has a window and a
+ * base of its own, without a factor. */
+static bool turned;
+
+static double factor_of(int l)
+{
+    return turned && l < LAYERS - 1 ? 1.25 : 1;
+}
+
+static double freq_of(int l, int f)
+{
+    return turned && l == LAYERS - 1 ? pow(50, -2.0 * f / D) : trace->geometry.rope_freq[f];
+}
+
+static void turn_the_world(void)
+{
+    turned = true;
+    trace->geometry.rope_attn_factor = 1.25;
+    trace->geometry.rope_theta_local = 50;
+    trace->geometry.window[trace->layer_id[LAYERS - 1]] = 20;
+}
+
 /* Key before RoPE: pairs (i, i + D/2) turned back. */
 static void before_rope(double out[D], int l, int g, int64_t s)
 {
     for (int f = 0; f < F; f++) {
-        double a = (double)s * trace->geometry.rope_freq[f], x = key(l, g, s, f),
-               y = key(l, g, s, f + F);
+        double a = (double)s * freq_of(l, f);
+        double x = key(l, g, s, f) / factor_of(l), y = key(l, g, s, f + F) / factor_of(l);
         out[f] = x * cos(a) + y * sin(a);
         out[f + F] = y * cos(a) - x * sin(a);
     }
@@ -317,16 +339,16 @@ static void compactor_adds_two_views(void **state)
  */
 
 /* Mean of the rotation matrices of `future` positions behind the prompt. */
-static void mean_rotation(double R[D][D], int future)
+static void mean_rotation(double R[D][D], int l, int future)
 {
     memset(R, 0, D * sizeof R[0]);
     for (int64_t p = N; p < N + future; p++)
         for (int f = 0; f < F; f++) {
-            double a = (double)p * trace->geometry.rope_freq[f];
-            R[f][f] += cos(a) / future;
-            R[f][f + F] -= sin(a) / future;
-            R[f + F][f] += sin(a) / future;
-            R[f + F][f + F] += cos(a) / future;
+            double a = (double)p * freq_of(l, f), part = factor_of(l) / future;
+            R[f][f] += cos(a) * part;
+            R[f][f + F] -= sin(a) * part;
+            R[f + F][f] += sin(a) * part;
+            R[f + F][f + F] += cos(a) * part;
         }
 }
 
@@ -335,7 +357,7 @@ static void expectations(double *p, int l, int h, int future, int sinks, bool co
 {
     double R[D][D], m[D] = {0}, T[D][D] = {{0}}, C[D][D] = {{0}}, sum = 0;
     const kvt_feed *x = &trace->more[l];
-    mean_rotation(R, future);
+    mean_rotation(R, l, future);
     for (int i = 0; i < D; i++)
         for (int k = 0; k < D; k++) {
             m[i] += R[i][k] * laws_at(&x->query_mean, h, k, 0);
@@ -416,7 +438,7 @@ static void capkv_is_weighted_leverage(void **state)
             bool pinned[N] = {true, true, true, true};
             for (int h = g * EACH; h < (g + 1) * EACH; h++) {
                 double R[D][D], a[D] = {0}, A[D][D] = {{0}}, w[N], most = -INFINITY, la = 0;
-                mean_rotation(R, 512);
+                mean_rotation(R, l, 512);
                 for (int d = 0; d < D; d++) {
                     for (int k = 0; k < D; k++)
                         a[d] += R[d][k] * laws_at(&trace->more[l].query_mean, h, k, 0);
@@ -478,14 +500,13 @@ static double tri_head(int l, int h, int64_t s, int64_t now, int64_t reach)
             double x = (double)mean[f], y = (double)mean[f + F];
             double phase = atan2(y, x) - atan2(k[f + F], k[f]);
             double delta = (double)(now - s + o);
-            sum += hypot(x, y) * hypot(k[f], k[f + F]) *
-                   cos(delta * trace->geometry.rope_freq[f] + phase);
+            sum += hypot(x, y) * hypot(k[f], k[f + F]) * cos(delta * freq_of(l, f) + phase);
         }
     sum /= n;
     for (int f = 0; f < F; f++)
         sum += ((double)size[f] - hypot((double)mean[f], (double)mean[f + F])) *
                hypot(k[f], k[f + F]);
-    return sum;
+    return sum * factor_of(l) * factor_of(l);
 }
 
 static void triattention_is_a_sum_of_cosines(void **state)
@@ -553,6 +574,8 @@ int main(void)
         cmocka_unit_test(triattention_keeps_the_prompt),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    turn_the_world();
+    failed += cmocka_run_group_tests_name("turned", tests, NULL, NULL);
     toy_close(trace);
     kvt_arena_free(laws_memory);
     return failed;

@@ -309,6 +309,18 @@ static void what_is_over(void **state)
     }
 }
 
+/* kvpress below sinks + 2 lag: the sinks and the latest. */
+static void a_short_prompt_keeps_the_latest(void **state)
+{
+    (void)state;
+    mini_result r = laws_run(trace, "lagkv", "compat=kvpress", 20, true);
+    for (int s = 0; s < N; s++)
+        assert_true(mini_held(&r, trace, 0, 1, 1)[s] == (s < 4 || s >= N - 16));
+    r = laws_try(trace, "lagkv", "compat=official", 20, true); /* it would keep them all */
+    assert_true(r.skipped);
+    assert_non_null(strstr(r.why, "2064"));
+}
+
 /* policies-training-free.md 14.10: 4,112 tokens, sinks 16, lag 1024, half kept: 2,576 in all.
  */
 static void count_of_the_official_code(void **state)
@@ -407,6 +419,7 @@ int main(void)
         cmocka_unit_test(a_short_window_is_no_better),
         cmocka_unit_test(partitions_keep_the_same_number),
         cmocka_unit_test(what_is_over),
+        cmocka_unit_test(a_short_prompt_keeps_the_latest),
         cmocka_unit_test(count_of_the_official_code),
         cmocka_unit_test(against_the_filter),
     };

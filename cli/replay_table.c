@@ -173,7 +173,8 @@ static void print_mixed(const kvt_results *results, const kvt_curve_row *row, in
             print_row(&row[i], row[i].seeds_count, said++, "mixed  results of a prompt: ");
     print_more(said);
     if (said)
-        printf(". They read other weights, another probe or another set of traces, and the row "
+        printf(". They read other weights, another probe or another set of traces, or measured "
+               "other metrics, and the row "
                "is their mean; --out DIR keeps runs apart.\n");
 }
 

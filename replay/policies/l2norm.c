@@ -7,11 +7,13 @@
  *
  * RoPE leaves the norm as it is. Nothing is pinned.
  *
- * Differs: acts on a prompt of any length, in every layer; the authors' code begins behind
+ * Differs: acts on a prompt of any length, in every layer; the authors' code acts on more than
  * 2,048 tokens and leaves layers 0 and 1 whole (compat=official: these lanes hold more than the
  * budget). Their ceil(f N) is the budget itself, in whole tokens. Cost for each lane, once:
  * O(S D). */
 #include "kvt/pieces.h"
+
+#include <stdio.h>
 
 typedef struct l2norm {
     int64_t layers, above;
@@ -23,8 +25,8 @@ enum { IS_PAPER, IS_OFFICIAL, IS_KVCF, IS_KVPRESS };
 static const kvt_choice compats[] = {
     [IS_PAPER] = {"paper", "layers=0,above=0", "every layer, a prompt of any length"},
     [IS_OFFICIAL] = {"official", "layers=2,above=2048",
-                     "alessiodevoto/l2compress f93d6ca: layers 0 and 1 stay whole, and so does "
-                     "a cache of up to 2,048 tokens"},
+                     "alessiodevoto/l2compress f93d6ca: layers 0 and 1 stay whole; refused "
+                     "for 2,048 tokens or fewer, which it would not cut"},
     [IS_KVCF] = {"kvcf", "layers=2,above=0",
                  "Zefan-Cai/KVCache-Factory c97f9d7: layers 0 and 1 stay whole, by query head"},
     [IS_KVPRESS] = {"kvpress", "layers=0,above=0",
@@ -34,7 +36,8 @@ static const kvt_choice compats[] = {
 static const kvt_param params[] = {
     KVT_PARAM_CHOICE(l2norm, compat, IS_PAPER, compats, "published implementation to follow"),
     KVT_PARAM(l2norm, layers, 0, 0, 256, "layers", "first layers that keep all tokens"),
-    KVT_PARAM(l2norm, above, 0, 0, 1048576, "tokens", "a lane of up to so many keeps them all"),
+    KVT_PARAM(l2norm, above, 0, 0, 1048576, "tokens",
+              "refused for so many or fewer, which stay whole"),
     {0},
 };
 
@@ -45,6 +48,16 @@ static void vary(const void *params_, kvt_traits *traits)
     traits->by_query_head = p->compat == IS_KVCF;
     traits->may_exceed = whole;
     traits->one_ranking = !whole; /* a whole lane is no cut of a ranking */
+}
+
+static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
+{
+    const l2norm *p = params_;
+    if (budget >= n_token || n_token > p->above)
+        return true;
+    snprintf(why, cap, "acts on more than %lld tokens, got %lld", (long long)p->above,
+             (long long)n_token);
+    return false;
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
@@ -68,10 +81,10 @@ const kvt_policy kvt_policy_l2norm = {
         "stay. "
         "No attention is read and nothing is trained (kvpress calls it Knorm).\n\n"
         "The authors leave the first two layers whole, where norm and attention do not go "
-        "together, and act behind 2,048 tokens only (compat=official).",
+        "together, and act on more than 2,048 tokens only (compat=official).",
     .differs =
         "acts in every layer and on a prompt of any length: the authors' code leaves layers "
-        "0 and 1 whole and begins behind 2,048 tokens (compat=official; those lanes hold "
+        "0 and 1 whole and acts on more than 2,048 tokens (compat=official; those lanes hold "
         "more than the budget, which the audit shows); ceil(f N) is the budget in tokens",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_KEYS,
@@ -81,5 +94,6 @@ const kvt_policy kvt_policy_l2norm = {
     .params_size = sizeof(l2norm),
     .params = params,
     .vary = vary,
+    .fits = fits,
     .score = score,
 };

@@ -65,10 +65,11 @@ bool finish_arrays(finisher *f)
     r->cut = pick(f, p->cut, p->n_cell, A, sizeof *r->cut);
     r->evict_step = pick(f, p->evict_step, p->n_cell, A * (N + M), sizeof *r->evict_step);
     r->kept_count = pick(f, p->seen, p->n_cell, A * M, sizeof *r->kept_count);
-    r->lost = lane_lost(f);
+    bool loses = p->lost && !pass_is_apart(p); /* nothing leaves: no row lost anything */
+    r->lost = loses ? lane_lost(f) : NULL;
     return (r->score || !scored) && (r->rank || !p->rank) && (r->cut || !p->cut) &&
            (r->evict_step || !p->evict_step) && (r->kept_count || !p->seen) &&
-           (r->lost || !p->lost);
+           (r->lost || !loses);
 }
 
 /* Whether a lane of a cell let every new token go in the decision behind its own row, so that

@@ -222,6 +222,21 @@ static void the_engine_refuses_it(void **state)
     kvt_use_free(use);
 }
 
+/* Nothing is shared out where no slot goes, and nothing is decided anew. */
+static void what_shares_slots_does_not_fit(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"think/ada", "quest/even", "h2o-mask/pyramid",
+                                        "think:every=4"};
+    for (int i = 0; i < 4; i++) {
+        kvt_err err;
+        kvt_use *use = NULL;
+        CHECK_FAILS(kvt_use_parse(&use, NULL, texts[i], &err), KVT_USAGE, "evicts no slots",
+                    &err);
+        assert_null(use);
+    }
+}
+
 /* Listed, refused with the reason, no part of "all", named beside it. */
 static void no_trace_answers_some(void **state)
 {
@@ -261,6 +276,7 @@ int main(void)
         cmocka_unit_test(a_share_goes_at_every_budget),
         cmocka_unit_test(half_of_the_bytes_is_the_least),
         cmocka_unit_test(the_engine_refuses_it),
+        cmocka_unit_test(what_shares_slots_does_not_fit),
         cmocka_unit_test(no_trace_answers_some),
     };
     return cmocka_run_group_tests_name("channels", tests, runs_open, runs_close);

@@ -32,7 +32,7 @@ int64_t channels_of(int64_t budget, int64_t n_prompt, int64_t n_dim)
 void channels_check(pass *x, int64_t n_dim)
 {
     int64_t N = x->n_prompt, least = (N + (N + n_dim - 1) / n_dim + 1) / 2;
-    for (int c = 0; x->channels && c < x->n_cell; c++) {
+    for (int c = 0; x->channels && !x->reason[0] && c < x->n_cell; c++) {
         pass_cell *cell = &x->cell[c];
         if (cell->reason[0] || channels_of(cell->tokens, N, n_dim) > 0)
             continue;

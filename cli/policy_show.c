@@ -105,6 +105,12 @@ static void show_policy(FILE *out, const kvt_policy *p)
     fputc('\n', out);
     label(out, "about", p->about);
     fputs(p->about && *p->about ? "\n" : "", out);
+    bool never = t->exactness == KVT_NOT_REPLAYABLE && p->why_not;
+    if (never) {
+        label(out, "class", "not replayable, from any trace");
+        label(out, "refused", p->why_not);
+        return;
+    }
     label(out, "differs", *p->differs ? p->differs : "nothing in what is kept");
     label(out, "refused", p->why_not);
     snprintf(text, sizeof text, "%s",
@@ -132,7 +138,8 @@ static void show_policy(FILE *out, const kvt_policy *p)
     label(out, "effect", effect_text(t->effect));
     snprintf(text, sizeof text, "%s (%s)", p->share ? p->share->name : "even",
              p->share ? p->share->title : "the same number of slots for every lane");
-    label(out, "allocator", text);
+    label(out, "allocator",
+          t->effect == KVT_EVICT ? text : "none: there are no slots to share out");
     label(out, "budgets",
           t->own_threshold ? "it has a threshold of its own; threshold=X"
           : t->by_threshold

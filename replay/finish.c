@@ -20,15 +20,17 @@ enum { RESAMPLES = 1000 };
 
 /* What a metric says of a cell beside the means of its lanes. */
 typedef struct pooled {
-    double *pool; /* defined values of its rows */
-    int64_t n, n_inf;
-    kvt_ratio part; /* sums over the cell */
+    double *pool;            /* defined values of its rows */
+    int64_t n, n_inf, n_row; /* values; infinite ones; rows that were asked */
+    kvt_ratio part;          /* sums over the cell */
 } pooled;
 
 static double over(const pooled *x, kvt_over how)
 {
     if (how == KVT_MICRO)
         return x->part.below > 0 ? x->part.above / x->part.below : NAN;
+    if (how == KVT_ABSENT)
+        return x->n_row > 0 ? 1 - (double)x->n / (double)x->n_row : NAN;
     return measure_quantile(x->pool, x->n, how == KVT_P50 ? 0.5 : how == KVT_P95 ? 0.95 : 1);
 }
 
@@ -47,6 +49,12 @@ static void look_at_row(kvt_judged *j, const finisher *f, int cell, int i, int h
     j->out_size = t->out_size ? (double)t->out_size[row] : NAN;
     for (int k = 0; t->support && k < KVT_SUPPORTS; k++)
         j->support[k] = (double)t->support[row * KVT_SUPPORTS + k];
+    if (p->heavy && t->heavy) {
+        const int32_t *token = t->heavy + row * HEAVY_MAX;
+        for (j->n_heavy = 0; j->n_heavy < HEAVY_MAX && token[j->n_heavy] >= 0;)
+            j->n_heavy++;
+        j->had_heavy = p->heavy[at];
+    }
     if (!p->out_more)
         return;
     const float *more = p->out_more + at * OUT_MORE;
@@ -60,13 +68,17 @@ static void look_at_row(kvt_judged *j, const finisher *f, int cell, int i, int h
 static double pool_head(const finisher *f, const kvt_metric *m, int cell, int i, int head,
                         pooled *to)
 {
-    kvt_judged j = {
-        .out_l1 = NAN, .out_cos = NAN, .out_unnorm = NAN, .support = {NAN, NAN, NAN}};
+    kvt_judged j = {.n_heavy = -1,
+                    .out_l1 = NAN,
+                    .out_cos = NAN,
+                    .out_unnorm = NAN,
+                    .support = {NAN, NAN, NAN}};
     double sum = 0;
     int64_t finite = 0;
     for (int64_t k = 0; k < f->p->n_response; k++) {
         look_at_row(&j, f, cell, i, head, k);
         double x = m->row(&j), weight = m->weight ? m->weight(&j) : 0;
+        to->n_row++;
         if (isnan(x))
             continue;
         to->pool[to->n++] = x;

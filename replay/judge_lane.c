@@ -149,6 +149,19 @@ static kvt_code lane_desk_init(lane_desk *d, int64_t n, kvt_err *err)
 /* ---- on top --------------------------------------------------------------------------------
  */
 
+/* How many of their heavy keys the rows of a lane saw; what is generated stays. */
+static void count_heavy(pass *p, int layer, int a, int c, const truth *t)
+{
+    int per = p->n_head / p->n_lane;
+    int64_t N = p->n_prompt, M = p->n_response;
+    const uint64_t *kept = p->kept + ((int64_t)layer * p->n_lane + a) * N;
+    int8_t *out = p->heavy + pass_head(p, c, layer, a * per) * M;
+    const int32_t *token = t->heavy + a * per * M * HEAVY_MAX;
+    for (int64_t i = 0; i < per * M; i++, token += HEAVY_MAX)
+        for (int k = 0; k < HEAVY_MAX && token[k] >= 0; k++)
+            out[i] = (int8_t)(out[i] + (token[k] >= N || (kept[token[k]] >> c & 1)));
+}
+
 static kvt_code judge_lane(pass *p, int layer, int a, int c, const truth *t, lane_desk *d,
                            kvt_judged *j, kvt_err *err)
 {
@@ -173,6 +186,8 @@ static kvt_code judge_lane(pass *p, int layer, int a, int c, const truth *t, lan
     j->n_held = p->count[lane].kept;
     j->remaining = truth_mass(t, a, p->by_head), j->truth = truth_order(t, a, p->by_head);
     count_hits(j, d->hits);
+    if (p->heavy && t->heavy)
+        count_heavy(p, layer, a, c, t);
     measure(p, lane, c > 0 ? pass_lane(p, 0, layer, a) : -1, false, j);
     return KVT_OK;
 }
@@ -271,4 +286,19 @@ void judge_turn(pass *p, int cell, int layer, int lane, int64_t row, const int64
                     .n_word = words};
     if (row > 0)
         measure(p, at, -1, true, &j);
+}
+
+void judge_heavy(pass *p, int cell, int layer, int lane, int64_t row, const int32_t *heavy)
+{
+    int64_t words = (p->n_prompt + p->n_response + 63) / 64, M = p->n_response;
+    int64_t half = words * p->n_cell * p->n_layer * p->n_lane;
+    const uint64_t *saw = p->saw + (row & 1) * half + pass_lane(p, cell, layer, lane) * words;
+    int per = p->n_head / p->n_lane;
+    for (int h = lane * per; h < (lane + 1) * per; h++) {
+        const int32_t *token = heavy + (h * M + row) * HEAVY_MAX;
+        int8_t n = 0;
+        for (int k = 0; k < HEAVY_MAX && token[k] >= 0; k++)
+            n = (int8_t)(n + ((int)(saw[token[k] / 64] >> token[k] % 64 & 1)));
+        p->heavy[pass_head(p, cell, layer, h) * M + row] = n;
+    }
 }

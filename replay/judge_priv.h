@@ -100,8 +100,9 @@ typedef struct row_job {
     int64_t head_stride, row, n_arrived;
     const kvt_view *values; /* f32 [G T D], data NULL: not asked for */
     const layer_output *whole;
-    float *line, *mixed; /* scratch [H T], [H D] */
-    reposition *turned;  /* where a pass turns its keys: its memory, and the layer */
+    const int32_t *heavy; /* of the truth, or NULL */
+    float *line, *mixed;  /* scratch [H T], [H D] */
+    reposition *turned;   /* where a pass turns its keys: its memory, and the layer */
     const reposition_feed *turned_feed;
 } row_job;
 void judge_row(pass *p, int layer, const row_job *j);
@@ -120,6 +121,9 @@ KVT_CHECKED kvt_code judge_step(pass *p, int layer, const step_job *s, kvt_err *
 /* What a row of a lane attended to, beside what the row before it did. */
 void judge_turn(pass *p, int cell, int layer, int lane, int64_t row, const int64_t *pos,
                 int64_t n);
+
+/* How many of its heavy keys each head of that lane saw: behind judge_turn(). */
+void judge_heavy(pass *p, int cell, int layer, int lane, int64_t row, const int32_t *heavy);
 
 /* |kept / its mass - full / its mass| / |full / its mass|, NAN where one has no mass. */
 float judge_relative(const float *kept, double kept_sum, const float *full, double full_sum,

@@ -85,6 +85,8 @@ static void judge_held(pass *p, int layer, int cell, int lane, const row_job *j,
     kvt_engine_held(p->engine, cell, layer, lane, &pos, &n);
     if (p->saw)
         judge_turn(p, cell, layer, lane, j->row, pos, n);
+    if (p->heavy && j->heavy && p->saw)
+        judge_heavy(p, cell, layer, lane, j->row, j->heavy);
     p->seen[pass_lane(p, cell, layer, lane) * p->n_response + j->row] = (float)n;
     for (int h = 0; h < per; h++) {
         left[h] = take(j->line + h * n, j->rows + (first + h) * j->head_stride, pos, n);

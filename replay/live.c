@@ -140,6 +140,7 @@ static kvt_code live_row(const run *r, pass *p, int layer, layer_feed *f, int64_
                    .n_arrived = f->n_prompt + m + 1,
                    .values = &f->all.values,
                    .whole = &d->whole,
+                   .heavy = r->truths[layer].heavy,
                    .line = d->line,
                    .mixed = d->mixed,
                    .turned = &d->turned,
@@ -287,6 +288,7 @@ static kvt_code whole_row(const run *r, pass *p, desk *d, open_layer *o, int64_t
                            .n_arrived = f->n_prompt + m + 1,
                            .values = &f->all.values,
                            .whole = &o[l].whole,
+                           .heavy = r->truths[l].heavy,
                            .line = d->line,
                            .mixed = d->mixed,
                            .turned = &d->turned};

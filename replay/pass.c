@@ -17,131 +17,6 @@
 #include "kvt/arena.h"
 #include "kvt/pieces.h"
 
-/* ---- memory of a pass ----------------------------------------------------------------------
- */
-
-/* Whether a metric that is asked for has some property. */
-static bool measures(const pass *p, bool (*has)(const kvt_metric *m))
-{
-    for (int i = 0; kvt_metrics()[i]; i++)
-        if (pass_measures(p, i) && has(kvt_metrics()[i]))
-            return true;
-    return false;
-}
-
-static bool is_more_output(const kvt_metric *m)
-{
-    return m->output && m->extra;
-}
-static bool reads_support(const kvt_metric *m)
-{
-    return m->row && m->extra && !m->output;
-}
-static bool has_turn(const kvt_metric *m)
-{
-    return m->turn != NULL;
-}
-
-/* Other errors of the output: not measured until a row says so where rows are made anew. */
-static bool make_more(pass *p, int64_t heads)
-{
-    const kvt_traits *t = &p->use->traits;
-    bool anew = (t->effect != KVT_EVICT && t->effect != KVT_SKIP) || t->cache_positions;
-    if (!p->output || !measures(p, is_more_output))
-        return true;
-    p->out_more = kvt_alloc(heads * OUT_MORE, sizeof *p->out_more);
-    for (int64_t i = 0; p->out_more && anew && i < heads * OUT_MORE; i++)
-        p->out_more[i] = NAN;
-    return p->out_more != NULL;
-}
-
-static bool make_saw(pass *p)
-{
-    int64_t words = (p->n_prompt + p->n_response + 63) / 64;
-    bool live = (p->inside || p->skip) && !p->joins;
-    if (!live || !measures(p, has_turn))
-        return true;
-    p->saw = kvt_alloc(2 * words * p->n_cell * p->n_layer * p->n_lane, sizeof *p->saw);
-    return p->saw != NULL;
-}
-
-kvt_code pass_make(pass *p, const kvt_trace_info *info, kvt_err *err)
-{
-    int64_t L = p->n_layer, A = p->n_lane, H = p->n_head, N = p->n_prompt, M = p->n_response;
-    int64_t lanes = p->n_cell * L * A, heads = p->n_cell * L * H * M;
-    bool on_top = !p->inside && !p->skip, rows = feed_has_rows(info) && M > 0;
-    bool ok = true;
-    if (on_top)
-        ok = (p->kept = kvt_alloc(L * A * N, sizeof *p->kept)) != NULL;
-    if (!p->skip) {
-        p->score = kvt_alloc(L * A * N, sizeof *p->score);
-        p->pinned = kvt_alloc(L * A * N, sizeof *p->pinned);
-        ok = ok && p->score && p->pinned;
-    }
-    if (p->ranked) {
-        p->rank = kvt_alloc(L * A * N, sizeof *p->rank);
-        p->cut = kvt_alloc(lanes, sizeof *p->cut);
-        ok = ok && p->rank && p->cut;
-    } else if (ok) {
-        ok = (p->evict_step = kvt_alloc(lanes * (N + M), sizeof *p->evict_step)) != NULL;
-        if (ok)
-            memset(p->evict_step, 0xff, (size_t)(lanes * (N + M)) * sizeof *p->evict_step);
-    }
-    if (ok && rows) {
-        p->lost = kvt_alloc(heads, sizeof *p->lost);
-        p->out_err = p->output ? kvt_alloc(heads, sizeof *p->out_err) : NULL;
-        ok = make_more(p, heads) && make_saw(p);
-        p->seen = kvt_alloc(lanes * M, sizeof *p->seen);
-        ok = ok && p->lost && p->seen && (p->out_err || !p->output);
-    }
-    p->kept_mass = kvt_alloc(lanes, sizeof *p->kept_mass);
-    p->measure = kvt_alloc(lanes * LANE_METRICS_MAX, sizeof *p->measure);
-    p->measured = kvt_alloc(lanes * LANE_METRICS_MAX, sizeof *p->measured);
-    p->part = kvt_alloc(lanes * LANE_METRICS_MAX, sizeof *p->part);
-    p->count = kvt_alloc(lanes, sizeof *p->count);
-    if (p->inside)
-        ok = ok && (p->best_lost = kvt_alloc(lanes, sizeof *p->best_lost)) != NULL;
-    for (int64_t i = 0; ok && p->best_lost && i < lanes; i++)
-        p->best_lost[i] = NAN;
-    p->end = kvt_alloc(lanes, sizeof *p->end);
-    if (ok && p->channels) {
-        p->lane_bytes = kvt_alloc(lanes, sizeof *p->lane_bytes);
-        p->lane_channels = kvt_alloc(lanes, sizeof *p->lane_channels);
-        ok = p->lane_bytes && p->lane_channels;
-    }
-    if (ok && p->kept_mass && p->measure && p->measured && p->part && p->count && p->end)
-        return KVT_OK;
-    return kvt_fail_memory(err, heads * (int64_t)sizeof *p->lost);
-}
-
-void pass_free(pass *p)
-{
-    kvt_engine_free(p->engine);
-    kvt_scores_close(p->scores);
-    kvt_free(p->kept);
-    kvt_free(p->score);
-    kvt_free(p->pinned);
-    kvt_free(p->rank);
-    kvt_free(p->cut);
-    kvt_free(p->evict_step);
-    kvt_free(p->lost);
-    kvt_free(p->out_err);
-    kvt_free(p->out_more);
-    kvt_free(p->seen);
-    kvt_free(p->kept_mass);
-    kvt_free(p->measure);
-    kvt_free(p->measured);
-    kvt_free(p->part);
-    kvt_free(p->saw);
-    kvt_free(p->count);
-    kvt_free(p->best_lost);
-    kvt_free(p->end);
-    kvt_free(p->lane_bytes);
-    kvt_free(p->lane_channels);
-    kvt_free(p->cell);
-    kvt_free(p);
-}
-
 /* ---- one run -------------------------------------------------------------------------------
  */
 
@@ -339,15 +214,18 @@ static void judge_layer(const run *r, layer_feed *f, desk *d, int layer, bool wh
                (size_t)t->n_prompt * sizeof *t->head);
 }
 
-/* Effective support of each response row. */
+/* Effective support and heavy keys of each response row. */
 static void find_support(truth *t, const layer_rows *rows)
 {
     int64_t M = t->n_response;
-    for (int h = 0; h < t->n_head; h++)
-        for (int64_t m = 0; m < M; m++)
-            support_of(t->support + (h * M + m) * KVT_SUPPORTS,
-                       rows->data + h * rows->head_stride + m * rows->row_stride,
-                       t->n_prompt + m + 1);
+    for (int64_t i = 0; i < t->n_head * M; i++) {
+        const uint16_t *row = rows->data + i / M * rows->head_stride + i % M * rows->row_stride;
+        int64_t n = t->n_prompt + i % M + 1;
+        if (t->support)
+            support_of(t->support + i * KVT_SUPPORTS, row, n);
+        if (t->heavy)
+            support_heavy(t->heavy + i * HEAVY_MAX, row, n);
+    }
 }
 
 /* What is asked of the rows of the full cache, whatever the policy. */
@@ -356,7 +234,8 @@ static kvt_code want_rows(const run *r, truth *t, kvt_err *err)
     int64_t n = t->n_head * t->n_response;
     t->out_size = r->output ? kvt_alloc(n, sizeof *t->out_size) : NULL;
     t->support = r->support ? kvt_alloc(n * KVT_SUPPORTS, sizeof *t->support) : NULL;
-    if ((r->output && !t->out_size) || (r->support && !t->support))
+    t->heavy = r->heavy ? kvt_alloc(n * HEAVY_MAX, sizeof *t->heavy) : NULL;
+    if ((r->heavy && !t->heavy) || (r->output && !t->out_size) || (r->support && !t->support))
         return kvt_fail_memory(err, n * KVT_SUPPORTS * (int64_t)sizeof *t->support);
     return KVT_OK;
 }
@@ -444,7 +323,7 @@ static kvt_code visit(const run *r, desk *d, int layer, run_times *times, kvt_er
     layer_rows response = rows ? feed_response(&f) : (layer_rows){0};
     if (!code && rows)
         truth_cut(t, &response, d->prompt);
-    if (!code && rows && t->support)
+    if (!code && rows)
         find_support(t, &response);
     if (!code)
         code = measure_layer(r, d, layer, false, err);
@@ -560,11 +439,13 @@ static void find_needs(run *r, bool *probe)
         if ((pass_is_apart(p) || p->use->traits.cache_positions) && p->output)
             r->want.needs |= KVT_NEED_QUERIES | KVT_NEED_KEYS | KVT_NEED_VALUES;
         r->output |= p->output;
-        r->support |= measures(p, reads_support);
+        r->support |= pass_wants_support(p);
+        r->heavy |= pass_wants_heavy(p);
     }
     bool rows = feed_has_rows(r->info) && r->info->facts.token.n_response > 0;
     r->want.future = r->want.future && rows;
     r->support = r->support && rows;
+    r->heavy = r->heavy && rows;
     r->want.probe = probe;
     r->output = r->output && rows && r->info->has[KVT_DS_VALUES];
     if (r->output)

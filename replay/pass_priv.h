@@ -13,7 +13,7 @@ typedef struct run {
     const bool *layers;
     truth *truths; /* [L] */
     feed_wants want;
-    bool by_head, output, support;
+    bool by_head, output, support, heavy;
     const kvt_ctx *ctx;
     int *done, total; /* layers that are through, for progress */
 } run;
@@ -31,6 +31,9 @@ static inline bool is_live(const pass *p)
 {
     return runs(p) && !on_top(p) && !pass_is_apart(p);
 }
+/* pass_room.c: what its metrics ask of the rows of the full cache. */
+bool pass_wants_support(const pass *p);
+bool pass_wants_heavy(const pass *p);
 /* Whether a pass of that growth and scope runs. */
 bool pass_any(const run *r, bool top, bool whole);
 /* Copies the scores of a lane's decision at the prompt's end. */

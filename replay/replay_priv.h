@@ -85,6 +85,8 @@ void rows_done(layer_rows *r, kvt_trace *t);
  */
 
 /* The future of one layer, shared by all passes. All sums of halves are exact in doubles. */
+enum { HEAVY_MAX = 20 }; /* keys of more than 0.05 of a row */
+
 typedef struct truth {
     int n_head, n_kv;
     int64_t n_prompt, n_response;
@@ -98,6 +100,8 @@ typedef struct truth {
     double *head_best;   /* f64 [H N + 1], NULL until asked for */
     float *future_mean;  /* f32 [H N] of the trace, NULL: not there */
     float *out_size;     /* f32 [H M] L2 norm of the full output, NULL: not asked for */
+    int32_t *heavy;      /* i32 [H M HEAVY_MAX] heavy keys of the full rows, -1 behind the last;
+                            NULL: not asked for */
     float *support;      /* f32 [H M KVT_SUPPORTS] of the full rows, NULL: not asked for */
 } truth;
 
@@ -187,6 +191,7 @@ typedef struct pass {
     float *lost;         /* [n_cell L H M] */
     float *out_err;      /* [n_cell L H M] NULL: not asked for */
     float *out_more;     /* [n_cell L H M OUT_MORE] other errors; NULL: not asked for */
+    int8_t *heavy;       /* [n_cell L H M] heavy keys that the row saw; NULL: not asked for */
     float *seen;         /* [n_cell L A M] slots that each row saw */
     double *kept_mass; /* [n_cell L A] without rows: mass of what is kept, sum over the heads */
     double *measure; /* [n_cell L A LANE_METRICS_MAX] sum over decisions of each lane metric */
@@ -243,6 +248,8 @@ static inline bool threshold_is_matched(const kvt_use *u)
 /* out [KVT_SUPPORTS] = fewest keys that hold 0.9, 0.95, 0.99 of the row, f16 [n] of values from
  * 0 to 1; NAN where the row is 0. */
 void support_of(float *out, const uint16_t *row, int64_t n);
+/* token [HEAVY_MAX] = keys with more than 0.05 of the row, -1 behind the last. */
+void support_heavy(int32_t *token, const uint16_t *row, int64_t n);
 
 /* ---- channels.c ----------------------------------------------------------------------------
  */

@@ -1,4 +1,4 @@
-/* support.c - how many keys hold most of a row.
+/* support.c - how many keys hold most of a row, and which are heavy.
  *
  * Halves from 0 to 1 sort as their bits do: two histograms, by the upper and by the lower bits,
  * find the key at which a share is reached without sorting the row. */
@@ -49,4 +49,14 @@ void support_of(float *out, const uint16_t *row, int64_t n)
         }
         out[k] = all > 0 ? (float)(taken + within(row, n, b, have, want)) : NAN;
     }
+}
+
+void support_heavy(int32_t *token, const uint16_t *row, int64_t n)
+{
+    int64_t found = 0;
+    for (int64_t i = 0; i < n && found < HEAVY_MAX; i++)
+        if ((double)half_to_float(row[i]) > 0.05)
+            token[found++] = (int32_t)i;
+    while (found < HEAVY_MAX)
+        token[found++] = -1;
 }

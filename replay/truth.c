@@ -38,6 +38,7 @@ void truth_free(truth *t)
     kvt_free(t->future_mean);
     kvt_free(t->out_size);
     kvt_free(t->support);
+    kvt_free(t->heavy);
     *t = (truth){0};
 }
 

@@ -7,8 +7,9 @@
 #include "kvt/policy.h"
 
 /* Mean: over rows (or decisions), then heads, then lanes, each equal. Quantiles and the maximum
- * are over the pooled rows. Micro: sum of numerators / sum of denominators over the cell. */
-typedef enum kvt_over { KVT_MEAN, KVT_P50, KVT_P95, KVT_MAX, KVT_MICRO } kvt_over;
+ * are over the pooled rows. Micro: sum of numerators / sum of denominators over the cell.
+ * Absent: the share of rows in which the metric is undefined. */
+typedef enum kvt_over { KVT_MEAN, KVT_P50, KVT_P95, KVT_MAX, KVT_MICRO, KVT_ABSENT } kvt_over;
 
 enum { KVT_SUPPORTS = 3 }; /* shares of a row: 0.9, 0.95, 0.99 */
 
@@ -34,6 +35,9 @@ typedef struct kvt_judged {
     double out_l1, out_cos, out_unnorm; /* other errors of the output; NAN: not asked for */
     double support[KVT_SUPPORTS]; /* keys that hold these shares of the row; NAN: not asked for
                                    */
+
+    int64_t n_heavy;   /* keys with more than 0.05 of the full row; -1: not asked for */
+    int64_t had_heavy; /* how many of them it saw */
 
     /* The lane (lane(), ratio()), at decision `step`: 0 for on-top, 0..n_response - 1 for
      * inside. */

@@ -35,7 +35,8 @@ const kvt_metric kvt_metric_out_err = {
     .column = {{"out_err_mean_rel", KVT_MEAN},
                {"out_err_p95_rel", KVT_P95},
                {"out_err_max_rel", KVT_MAX},
-               {"out_err_micro_rel", KVT_MICRO}},
+               {"out_err_micro_rel", KVT_MICRO},
+               {"out_err_absent_frac", KVT_ABSENT}},
     .row = row,
     .weight = weight,
 };

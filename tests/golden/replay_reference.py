@@ -749,7 +749,7 @@ def check_rows(t, lanes, ran, cell, report, where, mass):
 
 def check_more(t, lanes, ran, error, row, report, where, macro):
     """Other errors of the output, support of the full rows, overlap of what consecutive rows saw."""
-    l1, turn, masked, apart, size, share, pairs = [], [], [], 0.0, 0.0, [[], [], []], []
+    l1, turn, masked, apart, size, share, pairs, heavy = [], [], [], 0.0, 0.0, [[], [], []], [], []
     for (l, heads, _), x, e in zip(lanes, ran, error):
         seen = np.zeros((t.M, t.T), bool)
         for m, slots in enumerate(x["saw"]):
@@ -764,6 +764,9 @@ def check_more(t, lanes, ran, error, row, report, where, macro):
         for k, c in enumerate((0.9, 0.95, 0.99)):
             share[k].append(np.array([[metrics.support(t.response(l, h)[m], c) for m in range(t.M)] for h in heads]))
         pairs.append(metrics.overlap(x["saw"], t.N))
+        for h in heads:
+            big = (t.response(l, h) > 0.05)[:, :t.T]
+            heavy.append((big.sum(1), (big & seen).sum(1)))
     loose = OUTPUT if t.has_rows else 20 * FLIP
     for name, x in (("out_l1", l1), ("out_cos", turn), ("out_err_unnorm", masked)):
         report.number(where, "%s_mean_rel" % name, macro(x), row["%s_mean_rel" % name], loose)
@@ -771,6 +774,17 @@ def check_more(t, lanes, ran, error, row, report, where, macro):
     for k, n in enumerate(("90", "95", "99")):
         report.number(where, "support_%s_mean_tokens" % n, macro(share[k]), row["support_%s_mean_tokens" % n],
                       1e-9 if t.has_rows else 0.2)
+    if t.has_rows:
+        per = len(lanes[0][1])
+        with np.errstate(invalid="ignore"):
+            had = [h / n for n, h in heavy]
+        x = mean([mean([mean(r) for r in had[i:i + per]]) for i in range(0, len(had), per)])
+        report.number(where, "heavy_recall_mean_frac", x, row["heavy_recall_mean_frac"], 1e-12)
+        big = sum(int(n.sum()) for n, _ in heavy)
+        x = sum(int(h.sum()) for _, h in heavy) / big if big else math.nan
+        report.number(where, "heavy_recall_micro_frac", x, row["heavy_recall_micro_frac"], 1e-12)
+        x = mean([(n == 0).mean() for n, _ in heavy])
+        report.number(where, "heavy_recall_absent_frac", x, row["heavy_recall_absent_frac"], 1e-12)
     if row["growth"] == "inside" and t.M > 1:
         x = mean([mean([a / b for a, b in p if b]) for p in pairs])
         report.number(where, "step_overlap_mean_frac", x, row["step_overlap_mean_frac"], 1e-12)

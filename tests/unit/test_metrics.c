@@ -278,6 +278,29 @@ static void overlap_by_hand(void **state)
     assert_true(isnan(of_ratio(kvt_metric_find("step_overlap")->turn(&j))) != 0);
 }
 
+/* Of 0.5 0.0625 0.04 0.4 three are heavy; a row without any says nothing. */
+static void heavy_keys_by_hand(void **state)
+{
+    (void)state;
+    static const float value[4] = {0.5F, 0.0625F, 0.04F, 0.4F};
+    const kvt_metric *m = kvt_metric_find("heavy_recall");
+    uint16_t row[4];
+    int32_t token[HEAVY_MAX];
+    for (int i = 0; i < 4; i++)
+        row[i] = half_from_float(value[i]);
+    support_heavy(token, row, 4);
+    assert_true(token[0] == 0 && token[1] == 1 && token[2] == 3 && token[3] == -1);
+    support_heavy(token, row + 2, 1);
+    assert_int_equal(token[0], -1);
+    kvt_judged j = {.n_heavy = 3, .had_heavy = 2};
+    CHECK_NEAR(m->row(&j), 2.0 / 3, 1e-15);
+    assert_true(m->weight(&j) == 3);
+    j.n_heavy = 0;
+    assert_true(isnan(m->row(&j)) && m->weight(&j) == 0);
+    j.n_heavy = -1;
+    assert_true(isnan(m->row(&j)) != 0);
+}
+
 /* 3 rows are left, their mass on the tokens that had arrived is 2.25. */
 static void unavailable_by_hand(void **state)
 {
@@ -410,6 +433,7 @@ static void every_metric_says_what_it_is(void **state)
             bool micro = c->over == KVT_MICRO;
             assert_int_equal(strstr(c->column, "_micro_") != NULL, micro);
             assert_true(strncmp(c->column, m->name, strlen(m->name)) == 0);
+            assert_int_equal(strstr(c->column, "_absent_") != NULL, c->over == KVT_ABSENT);
             assert_true(!micro || m->ratio || m->turn || m->end || m->weight);
             assert_true(m->row || c->over == KVT_MEAN || micro);
             assert_null(strstr(c->column, "hit_rate"));
@@ -455,6 +479,7 @@ int main(void)
         cmocka_unit_test(constant_sides_have_no_agreement),
         cmocka_unit_test(sets_by_hand),
         cmocka_unit_test(overlap_by_hand),
+        cmocka_unit_test(heavy_keys_by_hand),
         cmocka_unit_test(unavailable_by_hand),
         cmocka_unit_test(against_the_oracle_by_hand),
         cmocka_unit_test(support_is_that_of_sorting),

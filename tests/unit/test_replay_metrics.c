@@ -258,6 +258,7 @@ static void each_kind_of_policy_has_its_metrics(void **state)
         {"ndcg_mean_1", true, true, false, false, false},
         {"step_overlap_mean_frac", false, true, true, true, false},
         {"unavailable_mean_frac", true, true, true, false, false},
+        {"heavy_recall_mean_frac", true, true, true, true, false},
         {"whole_rows_mean_frac", true, true, true, true, false},
         {"support_90_mean_tokens", true, true, true, true, true},
         {"out_err_mean_rel", true, true, true, true, true},

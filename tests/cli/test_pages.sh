@@ -53,6 +53,7 @@ offers never kvt doctor --color n
 offers zsh kvt completion z
 offers help kvt help he
 offers snapkv kvt replay -p snap
+offers ndcg kvt replay --metrics nd
 offers kvpop kvt train kvp
 offers show kvt train s
 offers lookaheadkv=lookaheadkv: kvt capture --probe look

@@ -155,16 +155,31 @@ static plan_file *find_file(const plan *p, const char *named, const char *kind,
 }
 
 /* What kvt train makes a file of that kind with; the trainers stand above this layer. */
+/* What makes a file of that kind. */
 static const char *trainer_of(const char *kind)
 {
-    if (strcmp(kind, "kvpop-mlp") == 0)
-        return "kvpop";
-    return strcmp(kind, "kvpop") == 0 ? "kvpop:scorer=mlstm" : kind;
+    static const char *const made[][2] = {{"kvpop-mlp", "train kvpop"},
+                                          {"kvpop", "train kvpop:scorer=mlstm"},
+                                          {"duo", "import --scorer"},
+                                          {"shares", "import --scorer"}};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        if (strcmp(kind, made[i][0]) == 0)
+            return made[i][1];
+    return NULL;
+}
+
+/* "kvt train locret" into out. */
+static const char *how_made(char *out, size_t cap, const char *kind)
+{
+    const char *verb = trainer_of(kind);
+    snprintf(out, cap, "kvt %s%s", verb ? verb : "train ", verb ? "" : kind);
+    return out;
 }
 
 static void plan_table(const plan *p, pass *x, const kvt_trace_info *info)
 {
     kvt_err err;
+    char how[64];
     const kvt_share *s = x->use->share;
     if (!s->weights || x->use->traits.by_threshold || x->reason[0])
         return;
@@ -172,8 +187,8 @@ static void plan_table(const plan *p, pass *x, const kvt_trace_info *info)
         find_file(p, x->use->own.table, kvt_share_kind(s), info->facts.weights_digest);
     x->table = file ? file->scorer : NULL;
     if (!file)
-        snprintf(x->reason, sizeof x->reason, "allocator %s needs table=FILE (kvt train %s)",
-                 s->name, trainer_of(kvt_share_kind(s)));
+        snprintf(x->reason, sizeof x->reason, "allocator %s needs table=FILE (%s)", s->name,
+                 how_made(how, sizeof how, kvt_share_kind(s)));
     else if (kvt_use_check_table(x->use, x->table, &info->facts.model,
                                  info->facts.weights_digest, info->layer_id, info->n_layer,
                                  &err))
@@ -183,6 +198,7 @@ static void plan_table(const plan *p, pass *x, const kvt_trace_info *info)
 void plan_weights(const plan *p, pass *x, const kvt_trace_info *info)
 {
     kvt_err err;
+    char how[64];
     const kvt_use *u = x->use;
     plan_table(p, x, info);
     if (!u->policy->weights || !(u->traits.needs & KVT_NEED_WEIGHTS) || x->reason[0])
@@ -191,8 +207,8 @@ void plan_weights(const plan *p, pass *x, const kvt_trace_info *info)
         find_file(p, u->own.weights, plan_weights_kind(u->policy), info->facts.weights_digest);
     x->weights = file ? file->scorer : NULL;
     if (!file)
-        snprintf(x->reason, sizeof x->reason, "policy %s needs weights=FILE (kvt train %s)",
-                 u->policy->name, trainer_of(plan_weights_kind(u->policy)));
+        snprintf(x->reason, sizeof x->reason, "policy %s needs weights=FILE (%s)",
+                 u->policy->name, how_made(how, sizeof how, plan_weights_kind(u->policy)));
     else if (kvt_use_check_weights(u, x->weights, &info->facts.model,
                                    info->facts.weights_digest, info->layer_id, info->n_layer,
                                    &err))

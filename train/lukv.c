@@ -44,17 +44,20 @@ static kvt_code rank(kvt_results **out, const kvt_result **of, const lukv *k,
                      const train_trace *t, kvt_err *err)
 {
     const char *path = t->path;
+    const kvt_ctx quiet = {.n_thread = k->run->ctx->n_thread}; /* a run stops between traces */
     const kvt_replay_spec spec = {.trace = &path,
                                   .n_trace = 1,
                                   .policies = k->base,
-                                  .budgets = "50%",
+                                  .budgets = "100%", /* which every window fits in */
                                   .act = KVT_ACT_PREFILL,
                                   .oracle = "none",
                                   .no_controls = true,
                                   .out_dir = "",
                                   .keep_arrays = true,
                                   .no_output_error = true};
-    kvt_code code = kvt_replay(out, NULL, &spec, k->run->ctx, err);
+    kvt_code code = kvt_replay(out, NULL, &spec, &quiet, err);
+    if (code == KVT_NO) /* the trace lacks something */
+        err->code = code = KVT_FORMAT;
     *of = !code && (*out)->n > 0 ? (*out)->result[0] : NULL;
     if (code)
         return kvt_within(err, "base %s", k->base);

@@ -10,7 +10,7 @@
  *   S = floor(sink B), R = floor(recent B)     1 slot at least together
  *
  * As few stream as can hold S + R slots each within n B. What is then left of n B goes to the
- * streaming lanes evenly: each holds its first S slots and the last ones.
+ * streaming lanes evenly (the first one more): each holds its first S slots and the last ones.
  *
  * With `ratio` of 0 or more round(n ratio) lanes stream (half to even) and hold `sinks` first
  * and `window` last tokens: a share of heads, not of memory, which is kept to

@@ -10,11 +10,12 @@
  *
  * Layers become lazy by falling lazy(l), of equal ones the higher layer first, until the lazy
  * lanes can hold S + R slots each and all others N within n B. What is then left of n B goes to
- * the lazy lanes evenly: a lazy lane holds its first S slots and the last ones.
+ * the lazy lanes evenly (the first one more): a lazy lane holds its first S slots and the last
+ * ones.
  *
  * With `lazy` above 0 those layers are lazy whose lazy(l) is above it, and hold S + R slots, R
  * = `window`; how much is kept is an outcome then: it may exceed the budget. compat=official
- * takes the first response row, which sees its own token, too.
+ * takes the first response row, which sees its own token, too; kvpress holds one slot fewer.
  *
  * Cost for each lane, once: O(H S). */
 #include "kvt/pieces.h"
@@ -221,7 +222,7 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
             count[k] = lane[k].n_slot;
             if (!l[i].is_lazy)
                 continue;
-            count[k] = decides_itself(p) ? hold : left / n_lazy;
+            count[k] = decides_itself(p) ? hold : (left + n_lazy - 1) / n_lazy;
             left -= decides_itself(p) ? 0 : count[k];
             n_lazy--;
         }

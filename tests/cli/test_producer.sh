@@ -102,4 +102,20 @@ if "$kvt" __complete policy | grep -qx kvpop-mlp; then
     exits 0
 fi
 
+# Patterns and tables.
+program patterns scorer-format.md >patterns.py
+run "$python" patterns.py
+exits 0
+for kind in duo lukv shares; do
+    run "$kvt" import --scorer $kind.json -o $kind.h5
+    exits 0
+    run "$kvt" verify $kind.h5
+    exits 0
+done
+run "$kvt" replay toy.h5 --json --out results -b 50% \
+    -p duo:weights=duo.h5,lukv:weights=lukv.h5,base=snapkv,base.window=8,snapkv/table:table=shares.h5,window=8
+exits 0
+jq -e '[.rows[] | select(.policy == ("duo", "lukv", "snapkv/table")) | .status] == ["ok", "ok", "ok"]' out >/dev/null ||
+    fail "patterns: not replayed"
+
 finish

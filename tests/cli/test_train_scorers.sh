@@ -58,6 +58,8 @@ check foresightkv:block=8,steps=8 foresightkv
 check headkv:span=question headkv
 check qfilters qfilters
 check triattention triattention
+check lukv:base=snapkv,points=9 lukv
+check lukv lukv
 
 # Longer runs learn what they are given: the loss on the training traces falls.
 falls() { # falls WHAT
@@ -128,6 +130,11 @@ bad 1 "no trace is longer" train foresightkv train -o new/x.h5 -q
 bad 1 "has no hidden/x" train kvzap train1.h5 -o new/x.h5 -q
 bad 1 "has no hidden/x" train fast-kvzip replay1.h5 -o new/x.h5 -q
 bad 1 "has no query/q" train qfilters train1.h5 -o new/x.h5 -q
+bad 1 "base snapkv" train lukv:base=snapkv train1.h5 -o new/x.h5 -q
+bad 2 "no policy 'snapk' (did you mean 'snapkv'?)" train lukv:base=snapk train -o new/x.h5 -q
+bad 2 "one for each query head" train lukv:base=snapkv:compat=official-longbench train -o new/x.h5 -q
+bad 2 "ranks the prompt once" train lukv:base=h2o train -o new/x.h5 -q
+bad 2 "points: 0 is not" train lukv:points=0 train -o new/x.h5 -q
 bad 1 "has no query/mean" train triattention train1.h5 -o new/x.h5 -q
 bad 2 "no parameter 'steps'" train triattention:steps=3 train -o new/x.h5 -q
 bad 1 "capture with --queries all" train locret replay1.h5 -o new/x.h5 -q

@@ -156,7 +156,8 @@ int main(void)
                                  "locret:steps=2",
                                  "foresightkv:block=8,steps=2",
                                  "qfilters",
-                                 "triattention"};
+                                 "triattention",
+                                 "lukv:base=snapkv,points=5"};
     struct CMUnitTest tests[CHECK_COUNT(what)];
     for (int i = 0; i < CHECK_COUNT(what); i++)
         tests[i] = (struct CMUnitTest){what[i], stopped_anywhere, NULL, NULL, what[i]};

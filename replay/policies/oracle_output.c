@@ -30,6 +30,7 @@ typedef struct oracle_output {
 } oracle_output;
 
 enum { ONE_BY_ONE = 256, TURNS = 96 };
+static const double renew = 1e-3; /* of what is left: differences have lost so many digits */
 
 static const kvt_param params[] = {
     KVT_PARAM(oracle_output, batch, 0, 0, 1048576, "tokens",
@@ -44,9 +45,10 @@ typedef struct state {
     int64_t v_step;
     double *p;         /* [R S] weights, 1 in all at the start */
     double *dot;       /* [R S] v_s * sum over what is left of p v */
-    float *dot_full;   /* [R S] the same at the start */
+    double *dot_full;  /* [R S] the same at the start */
     double *sum;       /* [R D] sum over what is left of p v */
     double *full;      /* [R D] the same at the start */
+    double *fresh;     /* [R] left when the sums were last added up */
     double *left, *g2; /* [R] weight that is left; squared attention to the prompt */
     double *size;      /* [S] |v|^2 */
     double *cross;     /* [S] v_s v_j of the slot j that goes */
@@ -79,36 +81,49 @@ static bool make(state *t, const kvt_lane *lane)
                  .full = kvt_arena_array(a, R * D, sizeof *t->full),
                  .left = kvt_arena_array(a, R, sizeof *t->left),
                  .g2 = kvt_arena_array(a, R, sizeof *t->g2),
+                 .fresh = kvt_arena_array(a, R, sizeof *t->fresh),
                  .size = kvt_arena_array(a, S, sizeof *t->size),
                  .cross = kvt_arena_array(a, S, sizeof *t->cross),
                  .cost = kvt_arena_array(a, S, sizeof *t->cost),
                  .gone = kvt_arena_array(a, S, sizeof *t->gone)};
-    return t->p && t->dot && t->dot_full && t->sum && t->full && t->left && t->g2 && t->size &&
-           t->cross && t->cost && t->gone;
+    return t->p && t->dot && t->dot_full && t->sum && t->full && t->left && t->g2 && t->fresh &&
+           t->size && t->cross && t->cost && t->gone;
+}
+
+/* Sums over what is left, from its weights. */
+static void add_up(state *t, int64_t r)
+{
+    int64_t S = t->n_slot, D = t->n_dim;
+    double *sum = t->sum + r * D, left = 0;
+    memset(sum, 0, (size_t)D * sizeof *sum);
+    for (int64_t s = 0; s < S; s++) {
+        double p = t->p[r * S + s];
+        left += p;
+        for (int64_t d = 0; p > 0 && d < D; d++)
+            sum[d] += p * (double)t->v[s * t->v_step + d];
+    }
+    for (int64_t s = 0; s < S; s++) {
+        double x = 0;
+        for (int64_t d = 0; !t->gone[s] && d < D; d++)
+            x += sum[d] * (double)t->v[s * t->v_step + d];
+        t->dot[r * S + s] = x;
+    }
+    t->left[r] = t->fresh[r] = left;
 }
 
 /* A row over the prompt; one that gives it nothing is left out (g = 0). */
 static void open_row(state *t, int64_t r, const float *row)
 {
     int64_t S = t->n_slot, D = t->n_dim;
-    double g = 0, *p = t->p + r * S, *sum = t->sum + r * D;
+    double g = 0;
     for (int64_t s = 0; s < S; s++)
         g += (double)row[s];
     t->g2[r] = g * g;
-    t->left[r] = 1;
-    for (int64_t s = 0; g > 0 && s < S; s++) {
-        p[s] = (double)row[s] / g;
-        for (int64_t d = 0; d < D; d++)
-            sum[d] += p[s] * (double)t->v[s * t->v_step + d];
-    }
-    memcpy(t->full + r * D, sum, (size_t)D * sizeof *sum);
-    for (int64_t s = 0; s < S; s++) {
-        double x = 0;
-        for (int64_t d = 0; d < D; d++)
-            x += sum[d] * (double)t->v[s * t->v_step + d];
-        t->dot[r * S + s] = x;
-        t->dot_full[r * S + s] = (float)x;
-    }
+    for (int64_t s = 0; g > 0 && s < S; s++)
+        t->p[r * S + s] = (double)row[s] / g;
+    add_up(t, r);
+    memcpy(t->full + r * D, t->sum + r * D, (size_t)D * sizeof *t->sum);
+    memcpy(t->dot_full + r * S, t->dot + r * S, (size_t)S * sizeof *t->dot);
 }
 
 static void open_rows(state *t, const kvt_view *A)
@@ -126,7 +141,7 @@ static void add_cost(state *t, int64_t r)
 {
     const double *sum = t->sum + r * t->n_dim, *full = t->full + r * t->n_dim;
     const double *p = t->p + r * t->n_slot, *dot = t->dot + r * t->n_slot;
-    const float *dot_full = t->dot_full + r * t->n_slot;
+    const double *dot_full = t->dot_full + r * t->n_slot;
     double left = t->left[r], g2 = t->g2[r], ee = 0, eo = 0, oo = 0;
     if (!(g2 > 0 && left > 0))
         return;
@@ -136,8 +151,7 @@ static void add_cost(state *t, int64_t r)
     }
     for (int64_t s = 0; s < t->n_slot; s++) {
         double rest = left - p[s], a = rest > 0 ? p[s] / rest : 0, ov = dot[s] / left;
-        double x =
-            ee + 2 * a * (eo - (ov - (double)dot_full[s])) + a * a * (oo - 2 * ov + t->size[s]);
+        double x = ee + 2 * a * (eo - (ov - dot_full[s])) + a * a * (oo - 2 * ov + t->size[s]);
         t->cost[s] += rest > 0 ? g2 * x : (double)INFINITY;
     }
 }
@@ -146,6 +160,7 @@ static void take_out(state *t, int64_t j)
 {
     int64_t S = t->n_slot, D = t->n_dim;
     const float *v = t->v + j * t->v_step;
+    t->gone[j] = true;
     for (int64_t s = 0; s < S; s++)
         t->cross[s] = t->gone[s] ? 0 : dot_of(t->v + s * t->v_step, v, D);
     for (int64_t r = 0; r < t->n_row; r++) {
@@ -158,8 +173,9 @@ static void take_out(state *t, int64_t j)
             sum[d] -= p * (double)v[d];
         for (int64_t s = 0; s < S; s++)
             dot[s] -= p * t->cross[s];
+        if (t->left[r] < renew * t->fresh[r])
+            add_up(t, r);
     }
-    t->gone[j] = true;
 }
 
 /* The slot of the least cost; of equal ones the last. */

@@ -107,6 +107,7 @@ static void show_policy(FILE *out, const kvt_policy *p)
     fputs(p->about && *p->about ? "\n" : "", out);
     bool never = t->exactness == KVT_NOT_REPLAYABLE && p->why_not;
     if (never) {
+        label(out, "differs", *p->differs ? p->differs : "everything: it is not replayed");
         label(out, "class", "not replayable, from any trace");
         label(out, "refused", p->why_not);
         return;

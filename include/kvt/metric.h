@@ -78,7 +78,8 @@ enum { KVT_TOP_MAX = 512 };
 static inline kvt_ratio kvt_recall_at(const kvt_judged *j, int64_t k)
 {
     k = k < j->n_arrived ? k : j->n_arrived;
-    return (kvt_ratio){(double)j->hits[k], (double)k};
+    kvt_ratio r = {(double)j->hits[k], (double)k};
+    return r;
 }
 
 typedef struct kvt_metric_column {

@@ -216,7 +216,7 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
 const kvt_policy kvt_policy_h2o_lm_eval = {
     .abi = KVT_POLICY_ABI,
     .name = "h2o-lm-eval",
-    .title = "bound: heavy hitters by the attention of all queries, later ones included",
+    .title = "bound: heavy hitters by attention that is yet to come",
     .paper = "Zhang et al., H2O (evaluation harness), 2023, arXiv:2306.14048",
     .about =
         "The harness that gave H2O's scores on evaluation tasks runs a whole sequence at once "

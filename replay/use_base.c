@@ -64,6 +64,8 @@ kvt_code use_base_open(kvt_use *u, const kvt_registry *r, const char *typed, kvt
     const char *name = u->own.base[0] ? u->own.base : u->policy->base;
     if (strlen(name) > 64 || name[strcspn(name, ":,/")])
         return kvt_fail(err, KVT_USAGE, "base=%.40s: expected the name of a policy", name);
+    if (u->policy->traits.effect == KVT_JOIN || u->policy->traits.effect == KVT_CHANNELS)
+        return kvt_fail(err, KVT_USAGE, "a policy that drops no slots has no base");
     const kvt_policy *p = r ? kvt_registry_find(r, name) : kvt_policy_find(name);
     if (!p) {
         const char *near = kvt_registry_nearest(r, name);

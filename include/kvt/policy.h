@@ -18,7 +18,10 @@
  *
  * A policy of the prompt only may be run again while decoding (every=K): every K tokens its
  * marks and state are cleared, step() gets the last window() queries over the slots that are
- * left, and it decides as at the end of the prompt; step() is not called in between. */
+ * left, and it decides as at the end of the prompt; step() is not called in between. A row of
+ * that window has no weight on slots that came behind its query. lane->step is above 0 then, and
+ * n_slot, not the prompt's length, says how many slots there are. Not for a policy that selects
+ * over several lanes, or reads what is there of the prompt only. */
 #ifndef KVT_POLICY_H
 #define KVT_POLICY_H
 
@@ -258,8 +261,9 @@ typedef struct kvt_policy {
     /* The policy that scores in front of this one, unless base=NAME names another; its own
      * parameters are typed as base.NAME=VALUE. NULL: it has none. The engine runs the base's
      * step() and score() on marks of its own and shows the result in kvt_lane.base_score. A
-     * base has score(), evicts, keeps no threshold, has no base, and does not select over
-     * several lanes. Needs, window, lanes by query head and a worse exactness are taken over
+     * base has score(), evicts, keeps no threshold, reads no file, has no base, and does not
+     * select over several lanes. Of the last queries each of the two sees those of its own
+     * window; random numbers come from one stream. Needs, window, lanes by query head and a worse exactness are taken over
      * from it; so is acting in decode only, or in the prompt only; one ranking needs both. */
     const char *base;
 
@@ -285,7 +289,8 @@ typedef struct kvt_policy {
                  size_t *state_size);
 
     /* Once a lane and budget, before its first decision: at the end of the prompt, with the
-     * views of score(). Under SKIP, too, where lane->budget is what a row may see. */
+     * views of score(). Under SKIP, too, where lane->budget is what a row may see. Before each
+     * decision of a policy that decides anew (every=K), behind step(). */
     void (*begin)(const void *params, kvt_lane *lane);
 
     /* How slots are shared out over lanes unless the user says another one (snapkv/ada). NULL:

@@ -267,11 +267,14 @@ typedef struct parts {
     double *q, *k, *v; /* [L H T D], [L G T D]: the stored halves */
 } parts;
 
-static double *halves(uint64_t rng[RNG_WORDS], int64_t n, double factor, uint16_t *store)
+/* Numbers from..from + n - 1 of that kind. */
+static double *halves(const synth *s, uint64_t rng[RNG_WORDS], synth_kind kind, int64_t from,
+                      int64_t n, double factor, uint16_t *store)
 {
     double *x = need(kvt_alloc(n, sizeof *x));
     for (int64_t i = 0; i < n; i++) {
-        uint16_t h = half_from_float((float)factor * normal(rng));
+        uint16_t h = half_from_float(s->spec.draw ? s->spec.draw(&s->spec, kind, from + i)
+                                                  : (float)factor * normal(rng));
         x[i] = (double)half_to_float(h);
         if (store)
             store[i] = h;
@@ -441,7 +444,8 @@ static void make_values(synth *s, const parts *x, uint64_t rng[RNG_WORDS])
     float *l1 = array(s, KVT_DS_WO_L1), *l2 = array(s, KVT_DS_WO_L2);
     for (int l = 0; l < p->n_layer; l++)
         for (int h = 0; h < p->n_head; h++) {
-            double *wo = halves(rng, D * E, 0.1, NULL); /* [D E] */
+            int64_t at = ((int64_t)l * p->n_head + h) * D * E;
+            double *wo = halves(s, rng, SYNTH_WO, at, D * E, 0.1, NULL); /* [D E] */
             int64_t lg = (int64_t)l * p->n_kv_head + h / (p->n_head / p->n_kv_head);
             for (int64_t t = 0; t < T; t++) {
                 double a = 0, b = 0;
@@ -573,9 +577,10 @@ synth *synth_new(const synth_spec *spec)
     int64_t T = T_of(s), n = spec->n_layer * T * spec->head_dim;
     int32_t *layer = array(s, KVT_DS_LAYER_ID);
     memcpy(layer, s->out.layer_id, (size_t)spec->n_layer * sizeof *layer);
-    parts x = {.q = halves(rng, n * spec->n_head, spec->sharpness, NULL),
-               .k = halves(rng, n * spec->n_kv_head, 1, array(s, KVT_DS_KEYS)),
-               .v = halves(rng, n * spec->n_kv_head, 1, array(s, KVT_DS_VALUES))};
+    int64_t n_kv = n * spec->n_kv_head;
+    parts x = {.q = halves(s, rng, SYNTH_Q, 0, n * spec->n_head, spec->sharpness, NULL),
+               .k = halves(s, rng, SYNTH_K, 0, n_kv, 1, array(s, KVT_DS_KEYS)),
+               .v = halves(s, rng, SYNTH_V, 0, n_kv, 1, array(s, KVT_DS_VALUES))};
     if (spec->sink > 0)
         make_sink(s, &x);
     make_attention(s, &x);

@@ -16,6 +16,9 @@
 
 enum { SYNTH_PROBES_MAX = 12, SYNTH_DRAFTS = 4 };
 
+/* What a rule can say instead of random numbers. */
+typedef enum synth_kind { SYNTH_Q, SYNTH_K, SYNTH_V, SYNTH_WO } synth_kind;
+
 typedef struct synth_spec {
     int n_layer, n_head, n_kv_head, head_dim;
     int model_layers; /* of the whole model; the trace holds its last n_layer ones. 0: n_layer
@@ -29,6 +32,9 @@ typedef struct synth_spec {
     int64_t last_queries; /* prompt queries that are stored beside the response's; -1: all */
     double sharpness;     /* factor of q; 1: flat attention, 3: peaked */
     double sink; /* every query's last channel, and key 0's; no other key has one. 0: none */
+    /* Number i of [L H T D], [L G T D] twice, [L H D E]; half precision holds it. NULL: random.
+     */
+    float (*draw)(const struct synth_spec *spec, synth_kind kind, int64_t i);
     bool no_rows, no_text, hostile, compress, force;
     /* Decisions of a retrofitted model, normal numbers: decision/logit, with weights of joins
      * and a decay of each lane. NULL: none. */

@@ -229,7 +229,7 @@ static void fill_toy(toy *t, const source *x)
                             .n_layer = t->n_layer};
 }
 
-static toy *of_synth(kvt_arena *a, const synth *s, bool swap_heads)
+toy *toy_of_synth(kvt_arena *a, const synth *s, bool swap_heads)
 {
     toy *t = room(a, 1, sizeof *t);
     source x = {.a = a, .s = s, .swap = swap_heads};
@@ -310,7 +310,7 @@ toy *toy_rich(kvt_arena *a, int n_layer, int n_model_layer, int n_head, int n_gr
     memcpy(spec.draft_budget, drafts, sizeof drafts);
     synth *s = synth_new(&spec);
     synth_probes(s);
-    toy *t = of_synth(a, s, swap_heads);
+    toy *t = toy_of_synth(a, s, swap_heads);
     add_weights(t, a, s);
     synth_free(s);
     return t;

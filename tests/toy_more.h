@@ -11,6 +11,8 @@
  * program where it cannot be made. */
 toy *toy_rich(kvt_arena *a, int n_layer, int n_model_layer, int n_head, int n_group, int64_t N,
               int64_t M, bool swap_heads);
+/* The same of a synth that stores queries of every position; without learned weights. */
+toy *toy_of_synth(kvt_arena *a, const synth *s, bool swap_heads);
 void toy_close(toy *t); /* its scorers */
 
 /* Whether a policy with these parameters ("" or NULL: defaults) reads more than attention, so

@@ -227,7 +227,8 @@ const kvt_policy kvt_policy_scissorhands = {
         "rows=64 instead of 400 (what a trace holds of the prompt by default; "
         "compat=published has 400); at the end of the prompt B tokens stay, m go at once only "
         "while decoding; the newest are kept by rule instead of a counter of 0; one set for "
-        "each kv head, each of its query heads counts; layers have equal budgets",
+        "each kv head, each of its query heads counts; layers have equal budgets; compat=kvcf "
+        "adds up the prompt's last rows and all rows of the response",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_ATTN,
                .exactness = KVT_EXACT},

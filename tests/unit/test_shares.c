@@ -69,6 +69,16 @@ static const struct row {
     {"kvpress 256 half: clipped", "form=kvpress", 128, 64, 256, 32, 192, ANY, 64, 4096},
     {"kvpress 8192 tenth: even", "form=kvpress", 819, 64, 8192, 32, 819, 819, 819, 819 * 32},
     {"kvpress 4096 fifth: even", "form=kvpress", 819, 64, 4096, 32, 819, 819, 819, 819 * 32},
+    /* the others of 14.3, in whole tokens: 3686.4 and 1280.1 there */
+    {"kvpress 4096 nine tenths: clipped", "form=kvpress", 3686, 64, 4096, 32, 4032, ANY, 3340,
+     3686 * 32},
+    {"kvpress 12801 tenth", "form=kvpress", 1280, 64, 12801, 32, 2496, ANY, 64, 1280 * 32},
+    /* 13.19: conditions on the nominal budget, at T = B - 1, B and 2C + 1 */
+    {"kvcf B - 1", "form=kvcf", 2048, 8, 2047, 32, 2047, 2047, 2047, 2047 * 32},
+    {"kvcf B", "form=kvcf", 2048, 8, 2048, 32, 2048, 2048, 2048, 65536},
+    {"kvcf 2C + 1", "form=kvcf", 2048, 8, 4081, 32, 3986, 3861, 111, ANY},
+    /* 13.33: beta above 2 adds up, too */
+    {"exact, beta 50", "beta=50", 128, 8, 8192, 32, ANY, ANY, ANY, 128 * 32},
     /* C004: 5000 tokens, cache 40, window 32: 16 past tokens everywhere, 512, where the average
        is 8 */
     {"C004 kvcf", "form=kvcf", 40, 32, 5000, 32, 48, 48, 48, 512 + 1024},
@@ -100,7 +110,8 @@ static void pyramid_is_as_published(void **state)
             if (b[l] < 1 || b[l] > r->T || (l > 0 && b[l] > b[l - 1]))
                 fail_msg("layer %d: %lld slots", l, (long long)b[l]);
         }
-        if ((r->first != ANY && b[0] != r->first) || b[r->n_layer - 1] != r->last ||
+        if ((r->first != ANY && b[0] != r->first) ||
+            (r->last != ANY && b[r->n_layer - 1] != r->last) ||
             (r->second != ANY && b[1] != r->second) || (r->sum != ANY && sum != r->sum))
             fail_msg("expected %lld %lld ... %lld sum %lld, got %lld %lld ... %lld sum %lld",
                      (long long)r->first, (long long)r->second, (long long)r->last,

@@ -112,6 +112,28 @@ static bool is_optional(kvt_ds ds)
     return ds == KVT_DS_DECISION_W || ds == KVT_DS_DECISION_G;
 }
 
+/* What the response's tokens add to the outputs of its rows. */
+static kvt_code add_rest(layer_feed *f, kvt_err *err)
+{
+    const kvt_view *V = &f->all.values;
+    int64_t H = f->rows.n_head, M = f->n_response, T = f->rows.n_token, D = V->dim[2];
+    f->rest = kvt_alloc(H * M * D, sizeof *f->rest);
+    if (!f->rest)
+        return kvt_fail_memory(err, H * M * D * (int64_t)sizeof *f->rest);
+    for (int64_t h = 0; h < H; h++)
+        for (int64_t m = 0; m < M; m++) {
+            float *out = f->rest + (h * M + m) * D;
+            const float *row = f->future + (h * M + m) * T;
+            for (int64_t t = f->n_prompt; t <= f->n_prompt + m; t++) {
+                const float *v = (const float *)V->data + h * V->dim[0] / H * V->stride[0] +
+                                 t * V->stride[1];
+                for (int64_t d = 0; d < D; d++)
+                    out[d] += row[t] * v[d];
+            }
+        }
+    return KVT_OK;
+}
+
 kvt_code feed_open(layer_feed *out, kvt_trace *t, int layer, const feed_wants *want,
                    kvt_err *err)
 {
@@ -156,6 +178,8 @@ kvt_code feed_open(layer_feed *out, kvt_trace *t, int layer, const feed_wants *w
         (void)kvt_fail_memory(err, out->rows.n_head * M * out->rows.n_token * 4);
         goto failed;
     }
+    if (out->future && want->rest && out->all.values.data && add_rest(out, err))
+        goto failed;
     return KVT_OK;
 failed:
     feed_close(out);
@@ -171,6 +195,7 @@ void feed_close(layer_feed *f)
     kvt_free(f->window);
     kvt_free(f->logits);
     kvt_free(f->future);
+    kvt_free(f->rest);
     kvt_free(f->row);
     kvt_free(f->wide);
     kvt_free(f->blocks);
@@ -249,6 +274,9 @@ kvt_code feed_prompt(layer_feed *f, kvt_feed *out, const kvt_scores *scores,
     out->rows = rows_view(f->window, H, f->n_window, f->rows.n_token, N);
     out->logits = logits_view(f, 0, f->n_window, N);
     out->future = rows_view(f->future, H, f->n_response, f->rows.n_token, N);
+    if (f->rest)
+        out->future_rest = kvt_view_of(
+            f->rest, KVT_F32, KVT_SHAPE("HQD", H, f->n_response, f->all.values.dim[2]));
     if (!f->future && future_mean) { /* level summary: one row, the mean of all */
         int64_t n_head = kvt_trace_info_of(f->trace)->facts.model.n_head;
         out->future = kvt_view_of(future_mean, KVT_F32, KVT_SHAPE("HQT", n_head, 1, N));

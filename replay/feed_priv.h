@@ -11,6 +11,7 @@ typedef struct feed_wants {
     unsigned needs;    /* kvt_need */
     int64_t n_window;  /* last prompt queries whose rows are read */
     bool future;       /* the response's rows in f32, too */
+    bool rest;         /* with them and values: what the response's tokens add to the outputs */
     const bool *probe; /* [probes of the trace]; NULL: none */
 } feed_wants;
 
@@ -22,10 +23,11 @@ typedef struct layer_feed {
     kvt_feed all;                                     /* the same, by name */
     layer_rows rows;                                  /* f16 [H window+M T] */
     float *window;                                    /* f32 [H window T] */
-    float *logits;             /* f32 [H window+M T] before the softmax, NULL unless wanted */
-    float *future;             /* f32 [H M T] */
-    float *row;                /* f32 [H T] the row at hand */
-    float *wide;               /* f32 [H n_wide T] that row and those in front of it */
+    float *logits; /* f32 [H window+M T] before the softmax, NULL unless wanted */
+    float *future; /* f32 [H M T] */
+    float *rest;   /* f32 [H M D] what response tokens add to the outputs of its rows */
+    float *row;    /* f32 [H T] the row at hand */
+    float *wide;   /* f32 [H n_wide T] that row and those in front of it */
     int64_t n_wide, wide_room; /* rows; floats that are there */
     float *blocks;             /* f32 [H J N] */
     float *decided;            /* f32 [G T] decisions at the slots that they are about */

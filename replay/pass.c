@@ -428,7 +428,9 @@ static void find_needs(run *r, bool *probe)
         const pass *p = r->list[i];
         if (!runs(p))
             continue;
+        unsigned outputs = KVT_NEED_FUTURE | KVT_NEED_VALUES;
         r->want.needs |= p->use->traits.needs;
+        r->want.rest |= (p->use->traits.needs & outputs) == outputs;
         if (p->use->traits.needs & by_rows)
             r->want.n_window = kvt_max(r->want.n_window, pass_window(p));
         r->want.future |= (p->use->traits.needs & KVT_NEED_FUTURE) != 0;

@@ -66,6 +66,7 @@ typedef struct kvt_feed {
     kvt_view logits;           /* f32 [H Q T'] the same before the softmax */
     kvt_view future;           /* f32 [H Q T'] rows of later queries, for oracles; [H Q T]
                                 * where they are known of tokens that have not arrived */
+    kvt_view future_rest;      /* f32 [H Q D] what tokens behind T' add to their outputs */
     kvt_view keys, values;     /* f32 [G T' D] */
     kvt_view queries;          /* f32 [H Q D] */
     kvt_view col_sum, col_max; /* f32 [H N] */

@@ -211,6 +211,10 @@ typedef struct kvt_lane {
     kvt_view decision;
     kvt_view decision_weight; /* f32 [S], of joins; data NULL where the trace has none */
     kvt_view future;          /* f32 [H Q S] attention of the queries after `now` (in score) */
+    /* f32 [H Q D] with KVT_NEED_FUTURE and KVT_NEED_VALUES, at the end of the prompt: what
+     * tokens that are still to come add to the output of those queries, the sum of their
+     * attention times their values. data NULL: not known. */
+    kvt_view future_rest;
     kvt_view future_late;     /* f32 [H Q T'] what they give to the tokens after `now`, rising */
     /* i32 [S] with KVT_NEED_PLAN: the step after whose row the best schedule of irreversible
      * eviction drops the slot (0: at the end of the prompt), INT32_MAX: never. */

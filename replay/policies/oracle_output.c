@@ -7,14 +7,14 @@
  *
  * where j goes. So with e = o - o_full, what all earlier removals did to the row,
  *
- *   cost[j] = sum over the query heads H and response queries m of g^2 |e + a (o - v_j)|^2,
- *             a = p_j / (1 - p_j), g the attention of the row to the prompt
+ *   cost[j] = sum over the query heads H and response queries m of |e + a (o - v_j)|^2,
+ *             a = p_j / (1 - p_j)
  *
  * and the slot of the least cost goes, o and p are updated, and so on until one is left. The
- * score is the turn in which a slot went: one elimination is a ranking for all budgets. Rows
- * are those of the prompt's slots alone, for the response's values are not there when the
- * prompt ends; g^2 weighs them by what they are in the whole output. The objective is per query
- * head, before W_O.
+ * score is the turn in which a slot went: one elimination is a ranking for all budgets. The
+ * response's own tokens stay, with their part of each output. Where that is not known
+ * (kvt_lane.future_rest) rows are those of the prompt alone, weighed by the square of the
+ * attention that they give it. The objective is per query head, before W_O.
  *
  * The subset problem is hard, and this is greedy: exhaustive search of small cases says how
  * often it is optimal (tests). In turns of `batch` slots: o and p are updated between turns
@@ -43,13 +43,16 @@ typedef struct state {
     int64_t n_row, n_slot, n_dim;
     const float *v; /* [S D] */
     int64_t v_step;
-    double *p;         /* [R S] weights, 1 in all at the start */
+    double *p;         /* [R S] weights of the slots that are left */
     double *dot;       /* [R S] v_s * sum over what is left of p v */
-    double *dot_full;  /* [R S] the same at the start */
+    double *dot_full;  /* [R S] v_s * that output */
     double *sum;       /* [R D] sum over what is left of p v */
-    double *full;      /* [R D] the same at the start */
+    double *full;      /* [R D] the output at the start */
     double *fresh;     /* [R] left when the sums were last added up */
-    double *left, *g2; /* [R] weight that is left; squared attention to the prompt */
+    double *left;      /* [R] weight that is left, the response's own included */
+    double *own;       /* [R] that of the response's own tokens */
+    double *g2;        /* [R] what the row counts */
+    const float *rest; /* [R D] what those add to the output, or NULL */
     double *size;      /* [S] |v|^2 */
     double *cross;     /* [S] v_s v_j of the slot j that goes */
     double *cost;      /* [S] */
@@ -74,6 +77,8 @@ static bool make(state *t, const kvt_lane *lane)
                  .n_dim = D,
                  .v = V->data,
                  .v_step = V->stride[0],
+                 .rest = lane->future_rest.data, /* contiguous, as future's rows are */
+                 .own = kvt_arena_array(a, R, sizeof *t->own),
                  .p = kvt_arena_array(a, R * S, sizeof *t->p),
                  .dot = kvt_arena_array(a, R * S, sizeof *t->dot),
                  .dot_full = kvt_arena_array(a, R * S, sizeof *t->dot_full),
@@ -86,16 +91,17 @@ static bool make(state *t, const kvt_lane *lane)
                  .cross = kvt_arena_array(a, S, sizeof *t->cross),
                  .cost = kvt_arena_array(a, S, sizeof *t->cost),
                  .gone = kvt_arena_array(a, S, sizeof *t->gone)};
-    return t->p && t->dot && t->dot_full && t->sum && t->full && t->left && t->g2 && t->fresh &&
-           t->size && t->cross && t->cost && t->gone;
+    return t->p && t->dot && t->dot_full && t->sum && t->full && t->left && t->g2 && t->own &&
+           t->fresh && t->size && t->cross && t->cost && t->gone;
 }
 
 /* Sums over what is left, from its weights. */
 static void add_up(state *t, int64_t r)
 {
     int64_t S = t->n_slot, D = t->n_dim;
-    double *sum = t->sum + r * D, left = 0;
-    memset(sum, 0, (size_t)D * sizeof *sum);
+    double *sum = t->sum + r * D, left = t->own[r];
+    for (int64_t d = 0; d < D; d++)
+        sum[d] = t->rest ? (double)t->rest[r * D + d] : 0;
     for (int64_t s = 0; s < S; s++) {
         double p = t->p[r * S + s];
         left += p;
@@ -118,12 +124,15 @@ static void open_row(state *t, int64_t r, const float *row)
     double g = 0;
     for (int64_t s = 0; s < S; s++)
         g += (double)row[s];
-    t->g2[r] = g * g;
-    for (int64_t s = 0; g > 0 && s < S; s++)
-        t->p[r * S + s] = (double)row[s] / g;
+    t->own[r] = t->rest && g < 1 ? 1 - g : 0;
+    t->g2[r] = t->rest && g > 0 ? 1 : g * g;
+    for (int64_t s = 0; s < S; s++)
+        t->p[r * S + s] = (double)row[s];
     add_up(t, r);
-    memcpy(t->full + r * D, t->sum + r * D, (size_t)D * sizeof *t->sum);
-    memcpy(t->dot_full + r * S, t->dot + r * S, (size_t)S * sizeof *t->dot);
+    for (int64_t d = 0; g > 0 && d < D; d++)
+        t->full[r * D + d] = t->sum[r * D + d] / t->left[r];
+    for (int64_t s = 0; g > 0 && s < S; s++)
+        t->dot_full[r * S + s] = t->dot[r * S + s] / t->left[r];
 }
 
 static void open_rows(state *t, const kvt_view *A)
@@ -227,8 +236,7 @@ const kvt_policy kvt_policy_oracle_output = {
         "order serves all budgets.\n\n"
         "The exact best subset is hard to find; this is the standard greedy search. The "
         "error is squared, summed over rows and query heads, before the output projection.",
-    .differs = "rows are over the prompt alone, weighed by the square of the attention that "
-               "they give it; above 256 slots they go in 96 turns (batch)",
+    .differs = "above 256 slots they go in 96 turns (batch)",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_FUTURE | KVT_NEED_ATTN | KVT_NEED_VALUES,
                .exactness = KVT_EXACT,

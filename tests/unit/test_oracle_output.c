@@ -18,6 +18,8 @@ static const kvt_policy *policy;
 
 typedef struct one_lane {
     float row[R * N], value[N * D];
+    float rest[R * D]; /* what the response's own tokens add */
+    bool alone;        /* that is not known */
     float score[N];
 } one_lane;
 
@@ -43,6 +45,14 @@ static void draw(one_lane *x, uint64_t *seed)
     }
     for (int i = 0; i < N * D; i++)
         x->value[i] = (float)(2 * number(seed) - 1);
+    x->alone = number(seed) < 0.3;
+    for (int r = 0; r < R; r++) {
+        double g = 0;
+        for (int s = 0; s < N; s++)
+            g += (double)x->row[r * N + s];
+        for (int d = 0; d < D; d++)
+            x->rest[r * D + d] = (float)((1 - g) * (2 * number(seed) - 1));
+    }
 }
 
 static void run(one_lane *x, const char *params)
@@ -57,6 +67,8 @@ static void run(one_lane *x, const char *params)
                      .future = kvt_view_of(x->row, KVT_F32, KVT_SHAPE("HQS", H, M, N)),
                      .values = kvt_view_of(x->value, KVT_F32, KVT_SHAPE("SD", N, D)),
                      .scratch = work};
+    if (!x->alone)
+        lane.future_rest = kvt_view_of(x->rest, KVT_F32, KVT_SHAPE("HQD", H, M, D));
     memset(x->score, 0, sizeof x->score);
     policy->score(p, x->score, pinned, &lane);
     kvt_arena_rewind(work, 0);
@@ -79,14 +91,25 @@ static double mean_of(double out[D], const one_lane *x, int r, unsigned set)
     return sum;
 }
 
-/* Squared change of the output of all rows over the prompt where only a set stays, times the
- * square of what they give to the prompt. */
+/* Adds the response's own tokens to a mean over the prompt. */
+static void add_rest(double out[D], const one_lane *x, int r, double mass, double own)
+{
+    for (int d = 0; d < D; d++)
+        out[d] = (mass * out[d] + (double)x->rest[r * D + d]) / (mass + own);
+}
+
+/* Squared change of the output of all rows where only a set stays beside the response's own
+ * tokens; without those, times the square of what rows give to the prompt. */
 static double error_of(const one_lane *x, unsigned set)
 {
     double error = 0;
     for (int r = 0; r < R; r++) {
-        double full[D], kept[D], g = mean_of(full, x, r, (1U << N) - 1);
-        mean_of(kept, x, r, set);
+        double full[D], kept[D], all = mean_of(full, x, r, (1U << N) - 1);
+        double mass = mean_of(kept, x, r, set), g = x->alone ? all : 1;
+        if (!x->alone) {
+            add_rest(full, x, r, all, 1 - all);
+            add_rest(kept, x, r, mass, 1 - all);
+        }
         for (int d = 0; d < D; d++)
             error += g * g * (kept[d] - full[d]) * (kept[d] - full[d]);
     }

@@ -112,8 +112,8 @@ static bool has_line(const kvt_results *results, int64_t n, const kvt_result *r)
     return false;
 }
 
-/* What a policy's threshold or model kept where a budget was asked for, and which one knows
- * what comes, once a policy. */
+/* What a policy's threshold or model kept where a budget was asked for, which one knows what
+ * comes, and how much better slots might be shared out, once a policy. */
 static void print_notes(const kvt_results *results, const kvt_labels *labels)
 {
     for (int64_t i = 0; i < results->n; i++) {
@@ -123,7 +123,8 @@ static void print_notes(const kvt_results *results, const kvt_labels *labels)
              strncmp(r->plan_note, "threshold", 9) != 0 &&
              strncmp(r->plan_note, "keeps what", 10) != 0 &&
              strncmp(r->plan_note, "channels of", 11) != 0 &&
-             strncmp(r->plan_note, "knows the response", 18) != 0))
+             strncmp(r->plan_note, "knows the response", 18) != 0 &&
+             !strstr(r->plan_note, "any other sharing out")))
             continue;
         printf("note  %s on %s: %s\n",
                kvt_label(labels, r->cell[0].policy, r->cell[0].policy_params), r->trace_id,

@@ -172,8 +172,10 @@ static void note_gap(const finisher *f, char *out, size_t cap)
     size_t n = strlen(out);
     if (!isnan(worst) && cap - n > 2 * NOTE_CELL)
         snprintf(out + n, cap - n,
-                 "%s%s: any other sharing out keeps at most %.4f more of the mass",
-                 n ? "; " : "", p->use->share->name, worst);
+                 "%s%s%s: any other sharing out keeps at most %.4f more of the mass",
+                 n ? "; " : "", p->use->share->name,
+                 p->use->share->needs & KVT_NEED_FUTURE ? ", which knows the response" : "",
+                 worst);
 }
 
 static void note_pass(const finisher *f, char *text, size_t cap)

@@ -85,6 +85,8 @@ run "$kvt" replay a.h5 --out new -p snapkv/table -b 8
 exits 3
 says err "allocator table needs table=FILE"
 good replay a.h5 --out new -q -b 8 -p criticalkv:base=h2o,snapkv:window=4,every=3
+good replay a.h5 --out new -b 8 --no-controls -p snapkv/oracle-budget:window=4
+says out "any other sharing out keeps at most"
 replay 2 "did you mean 'oracle'" --oracle orcale
 replay 2 "did you mean 'prefill'" --act prefil
 replay 2 "is not one of 0 to 1" --layers 7

@@ -205,6 +205,22 @@ static void half_of_the_bytes_is_the_least(void **state)
     kvt_results_free(found);
 }
 
+/* Without a response there are bytes, and nothing to compare outputs with. */
+static void a_prompt_alone_has_bytes(void **state)
+{
+    (void)state;
+    synth_spec spec = spec_of();
+    spec.n_response = 0;
+    const char *path = runs_trace("alone", &spec);
+    kvt_results *found = replay(path, "think:compat=kvpress", "18");
+    const kvt_cell *c = runs_cell(found, "think", "18");
+    assert_string_equal(c->status, "ok");
+    assert_int_equal(c->kept_bytes, 4 * 2 * N * (4 + D));
+    assert_int_equal(c->full_bytes, 4 * 2 * N * 2 * D);
+    assert_true(isnan(runs_value(c, "out_err_mean_rel")));
+    kvt_results_free(found);
+}
+
 /* A user of the engine alone is told. */
 static void the_engine_refuses_it(void **state)
 {
@@ -275,6 +291,7 @@ int main(void)
         cmocka_unit_test(rows_are_made_again),
         cmocka_unit_test(a_share_goes_at_every_budget),
         cmocka_unit_test(half_of_the_bytes_is_the_least),
+        cmocka_unit_test(a_prompt_alone_has_bytes),
         cmocka_unit_test(the_engine_refuses_it),
         cmocka_unit_test(what_shares_slots_does_not_fit),
         cmocka_unit_test(no_trace_answers_some),

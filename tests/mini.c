@@ -429,13 +429,15 @@ static kvt_code set_up(cell *c, kvt_err *err)
 {
     const mini_spec *s = c->spec;
     char text[256] = "";
+    mini_text typed;
+    mini_split(&typed, s->params);
     c->params = kvt_arena_get(c->a, s->policy->params_size + 1);
     c->share_params = kvt_arena_get(c->a, c->share->params_size + 1);
     kvt_code code = KVT_OK;
     if (c->p->params) {
         kvt_param_defaults(c->p->params, c->params);
-        if (s->params && *s->params)
-            code = kvt_param_parse(c->p->params, c->params, s->params, err);
+        if (*typed.own)
+            code = kvt_param_parse(c->p->params, c->params, typed.own, err);
     }
     if (c->share->params && !code) {
         kvt_param_defaults(c->share->params, c->share_params);
@@ -450,7 +452,7 @@ static kvt_code set_up(cell *c, kvt_err *err)
     if (!code && c->p->vary)
         c->p->vary(c->params, &c->traits);
     if (!code && c->p->base)
-        code = mini_base_open(&c->base, c->p, &c->traits, c->a, err);
+        code = mini_base_open(&c->base, c->p, &typed, &c->traits, c->a, err);
     c->traits.needs |= c->share->needs;
     c->n_lane = c->traits.by_query_head ? c->t->n_head : c->t->n_group;
     c->n_head = c->t->n_head / c->n_lane;

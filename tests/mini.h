@@ -11,7 +11,7 @@ typedef struct mini_spec {
     const toy *trace;
     const kvt_policy *policy;
     const kvt_share *share; /* NULL: the policy's own */
-    const char *params;     /* "compat=kvpress", "" */
+    const char *params;     /* "compat=kvpress,base=h2o,base.window=8", "" */
     const char *share_params;
     int64_t budget;
     bool prefill_only; /* --act prefill */

@@ -2,6 +2,7 @@
 #include "mini_cut.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const float *floats(const kvt_view *v)
@@ -239,16 +240,37 @@ bool mini_open(kvt_lane *v, const mini_cut *c, const kvt_policy *p, const kvt_tr
 /* ---- the base of a policy ------------------------------------------------------------------
  */
 
-kvt_code mini_base_open(mini_base *b, const kvt_policy *p, kvt_traits *traits, kvt_arena *a,
-                        kvt_err *err)
+void mini_split(mini_text *out, const char *params)
 {
-    b->policy = kvt_policy_find(p->base);
+    *out = (mini_text){0};
+    for (const char *at = params ? params : ""; *at;) {
+        int n = (int)strcspn(at, ",");
+        char *to = out->own;
+        size_t cap = sizeof out->own;
+        if (strncmp(at, "base=", 5) == 0) {
+            snprintf(out->name, sizeof out->name, "%.*s", n - 5, at + 5);
+        } else {
+            if (strncmp(at, "base.", 5) == 0)
+                to = out->base, cap = sizeof out->base, at += 5, n -= 5;
+            size_t used = strlen(to);
+            snprintf(to + used, cap - used, "%s%.*s", used ? "," : "", n, at);
+        }
+        at += n + (at[n] == ',');
+    }
+}
+
+kvt_code mini_base_open(mini_base *b, const kvt_policy *p, const mini_text *text,
+                        kvt_traits *traits, kvt_arena *a, kvt_err *err)
+{
+    b->policy = kvt_policy_find(*text->name ? text->name : p->base);
     if (!b->policy || !b->policy->score || traits->phases != KVT_PREFILL)
         return kvt_fail(err, KVT_USAGE, "%s: no base for this driver", p->name);
     kvt_traits t = b->policy->traits;
     b->params = kvt_arena_get(a, b->policy->params_size + 1);
     if (b->policy->params)
         kvt_param_defaults(b->policy->params, b->params);
+    if (*text->base && kvt_param_parse(b->policy->params, b->params, text->base, err))
+        return err->code;
     if (b->policy->vary)
         b->policy->vary(b->params, &t);
     traits->needs |= t.needs;

@@ -21,7 +21,7 @@ void mini_give(kvt_lane *v, const mini_cut *c, bool prompt);
 bool mini_open(kvt_lane *v, const mini_cut *c, const kvt_policy *p, const kvt_traits *traits,
                int64_t budget);
 
-/* The base of a policy, with its defaults, at the end of the prompt: marks and state of its
+/* The base of a policy at the end of the prompt: marks and state of its
  * own, its own last queries. policy NULL: there is none. */
 typedef struct mini_base {
     const kvt_policy *policy;
@@ -30,9 +30,15 @@ typedef struct mini_base {
     void **state;
 } mini_base;
 
+/* What is typed behind a policy: its own parameters, its base ("": the policy's own) and the
+ * parameters of that. */
+typedef struct mini_text {
+    char own[256], name[64], base[256];
+} mini_text;
+void mini_split(mini_text *out, const char *params);
 /* Finds it; what it needs comes on top of the policy's traits. */
-kvt_code mini_base_open(mini_base *b, const kvt_policy *p, kvt_traits *traits, kvt_arena *a,
-                        kvt_err *err);
+kvt_code mini_base_open(mini_base *b, const kvt_policy *p, const mini_text *text,
+                        kvt_traits *traits, kvt_arena *a, kvt_err *err);
 void mini_base_lanes(mini_base *b, const kvt_sequence *seq, int64_t budget, int64_t n_token,
                      int n_lane, kvt_arena *a);
 bool mini_base_fits(const mini_base *b, int64_t budget, int64_t n_prompt, char *why,

@@ -218,8 +218,9 @@ const kvt_policy kvt_policy_cake = {
     .differs =
         "one set for each kv head; decides at the end of the prompt only, decoded tokens come "
         "on top, where the code drops one a step by the newest query; layers add up to the "
-        "budget exactly, where it rounds down and adjusts, and what one cannot take goes to "
-        "the others in proportion; one row has variance 0, where the code has none; a trace "
+        "budget exactly, a preference times the largest number that fits, rounded down, where "
+        "it rounds shares of the total down and adjusts, and what one cannot take goes to the "
+        "others in proportion; one row has variance 0, where the code has none; a trace "
         "of some layers shares out among those; the total is exact also where the prompt is "
         "no longer than budget and window, which the code leaves whole (compat=official)",
     .traits = {.phases = KVT_PREFILL,

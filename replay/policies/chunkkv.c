@@ -170,7 +170,8 @@ const kvt_policy kvt_policy_chunkkv = {
         "layer's choice in the next one is not here. It decides once, at the end of the "
         "prompt; nothing is trained.",
     .differs =
-        "the last chunk that is taken is cut, so that exactly B slots are kept; kvpress keeps "
+        "the last chunk that is taken is cut, so that exactly B slots are kept: its first "
+        "tokens stay; kvpress keeps "
         "whole chunks and may hold a chunk more or less than B (compat=kvpress; the number of "
         "chunks is taken from B in whole tokens)",
     .traits = {.phases = KVT_PREFILL,

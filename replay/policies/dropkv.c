@@ -7,13 +7,13 @@
  *
  *   drop[s]  = mean over the query heads H of the lane of
  *              sum over i of (p[i, s] / (1 - p[i, s] + epsilon))^2 |v_s - o_i|^2
- *   score[s] = mean of drop over the `pool` slots around s < n, what lies outside counts as 0
+ *   score[s] = mean of drop over the `pool` slots around s, what lies outside counts as 0
  *
- * with n slots in front of the window, which is pinned.
+ * over all slots, the window's included, which is pinned then: near it the drop of its own
+ * tokens counts, too (snapkv does not pool what is pinned).
  *
- * Differs: |v - o|^2 is summed from differences in f64, not expanded. The window is always kept
- * as in snapkv (its own tokens are seen by some of the rows only, so that their sums do not
- * compare). Cost for each lane, once: O(H window S D) time, S + D doubles. */
+ * Differs: |v - o|^2 is summed from differences in f64, not expanded. Cost for each lane, once:
+ * O(H window S D) time, S + D doubles. */
 #include "kvt/pieces.h"
 
 #include <math.h>
@@ -98,9 +98,8 @@ static void step(const void *params_, kvt_lane *lane)
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
 {
     const dropkv *p = params_;
-    int64_t n = kvt_pin_window(out, pinned, lane->n_slot, p->window);
-    if (n > 0)
-        kvt_pool_mean(out, lane->mark, n, p->pool);
+    if (kvt_pin_window(out, pinned, lane->n_slot, p->window) > 0)
+        kvt_pool_mean(out, lane->mark, lane->n_slot, p->pool);
 }
 
 const kvt_policy kvt_policy_dropkv = {
@@ -118,8 +117,7 @@ const kvt_policy kvt_policy_dropkv = {
         "It decides once, at the end of the prompt; nothing is trained. Settings there: W = "
         "32, mean pool of 7, epsilon = 1e-6.",
     .differs = "the difference of value and output is taken in f64, where it is expanded in "
-               "f32 there; "
-               "the window is always kept",
+               "f32 there",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_ATTN | KVT_NEED_VALUES,
                .exactness = KVT_EXACT,

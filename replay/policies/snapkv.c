@@ -8,12 +8,12 @@
  *   vote[s]  = sum over H, Q of A[H Q s]
  *   score[s] = maximum or mean of vote over the `pool` slots around s < n
  *
- * and the window itself is pinned. Votes of the window are not pooled; the mean counts what
- * lies outside 0..n-1 as zero (edge=inside divides by what lies inside). With order=pool each
- * query head's votes are pooled by themselves and score is the mean of that over H, with
- * order=max the largest vote of the heads is pooled. `local` pins that many of the last tokens
- * instead of all that vote (n follows), `prefix` the first ones, too. Where the prompt is not
- * longer than the window, the latest tokens are kept.
+ * and the window itself is pinned. Votes of the window are not pooled (over=all: they are); the
+ * mean counts what lies outside 0..n-1 as zero (edge=inside divides by what lies inside). With
+ * order=pool each query head's votes are pooled by themselves and score is the mean of that
+ * over H, with order=max the largest vote of the heads is pooled. `local` pins that many of the
+ * last tokens instead of all that vote (n follows), `prefix` the first ones, too. Where the
+ * prompt is not longer than the window, the latest tokens are kept.
  *
  * Differs: one set for each kv head; the authors' code repeats keys and values first and keeps
  * one set for each query head (compat=official). Sums stay in f32. Cost for each lane, once:
@@ -25,12 +25,13 @@
 
 typedef struct snapkv {
     int64_t window, pool, local, prefix;
-    int kind, order, edge, compat;
+    int kind, order, edge, over, compat;
 } snapkv;
 
 enum { KIND_MAX, KIND_MEAN };
 enum { ORDER_SUM, ORDER_POOL, ORDER_MAX };
 enum { EDGE_ZERO, EDGE_INSIDE };
+enum { OVER_FRONT, OVER_ALL };
 enum {
     IS_PAPER,
     IS_OFFICIAL,
@@ -60,6 +61,11 @@ static const kvt_choice edges[] = {
     [EDGE_INSIDE] = {"inside", "", "the mean of what lies inside"},
 };
 
+static const kvt_choice overs[] = {
+    [OVER_FRONT] = {"front", "", "votes for what lies in front of the last tokens"},
+    [OVER_ALL] = {"all", "", "all votes: near the last tokens theirs count, too"},
+};
+
 static const kvt_choice compats[] = {
     [IS_PAPER] = {"paper", "window=32,pool=7,kind=max,order=sum",
                   "FasterDecoding/SnapKV e216ddc, LongBench settings, reduced to kv heads"},
@@ -82,12 +88,13 @@ static const kvt_choice compats[] = {
                   "FFY0/AdaKV efe4e2e, fixed budgets: means over rows and heads, which rank as "
                   "the sums of paper do (its max is order=max)"},
     [IS_FRONTIER] = {"sparse-frontier",
-                     "window=256,pool=7,kind=mean,order=sum,local=128,prefix=4",
+                     "window=256,pool=7,kind=mean,order=sum,over=all,local=128,prefix=4",
                      "PiotrNawrot/sparse-frontier: 256 queries vote, of which the last 128 "
                      "tokens are kept, and the first 4"},
-    [IS_COLD] = {"cold-compress", "window=16,pool=5,kind=mean,order=sum,edge=inside",
-                 "AnswerDotAI/cold-compress: 16 queries vote, the ends of the pool are not "
-                 "padded"},
+    [IS_COLD] =
+        {"cold-compress", "window=16,pool=5,kind=mean,order=sum,edge=inside,over=all",
+         "AnswerDotAI/cold-compress 11db56e: 16 queries vote, the ends of the pool are not "
+         "padded"},
 };
 
 static const kvt_param params[] = {
@@ -99,6 +106,7 @@ static const kvt_param params[] = {
     KVT_PARAM_CHOICE(snapkv, kind, KIND_MAX, kinds, "what the pool takes"),
     KVT_PARAM_CHOICE(snapkv, order, ORDER_SUM, orders, "what comes first, heads or pool"),
     KVT_PARAM_CHOICE(snapkv, edge, EDGE_ZERO, edges, "what a mean pool divides by at the ends"),
+    KVT_PARAM_CHOICE(snapkv, over, OVER_FRONT, overs, "which votes are pooled"),
     KVT_PARAM(snapkv, local, 0, 0, 4096, "tokens",
               "last tokens that are always kept; 0: all that vote"),
     KVT_PARAM(snapkv, prefix, 0, 0, 4096, "tokens", "first tokens that are always kept"),
@@ -203,6 +211,8 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     const snapkv *p = params_;
     int64_t n_set = n_vote(p, lane->seq), n_pooled = p->order == ORDER_MAX ? 1 : n_set;
     int64_t n = pin(p, out, pinned, lane);
+    if (n > 0 && p->over == OVER_ALL) /* what is pinned is not ranked */
+        n = lane->n_slot;
     float *vote = kvt_arena_array(lane->scratch, 2 * lane->n_slot, sizeof *vote);
     for (int64_t h = 0; vote && h < n_pooled; h++) {
         float *pooled = vote + n;

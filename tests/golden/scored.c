@@ -5,7 +5,19 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { KEY, VALUE, HIDDEN, DECISION, QUERY, GAMMA, WEIGHTS = 8, LINES = 20, FORMS = 7 };
+enum {
+    KEY,
+    VALUE,
+    HIDDEN,
+    DECISION,
+    QUERY,
+    GAMMA,
+    WO_L1,
+    WO_L2,
+    WEIGHTS,
+    LINES = 20,
+    FORMS = 10
+};
 
 /* K: hidden width, O: inner width, W: width of what it reads, of R query heads and all heads H
  * of G kv heads. */
@@ -35,6 +47,9 @@ static const form forms[FORMS] = {
      {{"query/weight", "LHOE"}, {"query/bias", "LHO"}, {"query/gain", "LO"},
       {"key/weight", "LGOE"}, {"key/gain", "LO"}, {"base", "LGKO"}, {"logit/bias", "LH"}}},
     {"foresightkv", 4, 0, {NETWORK}},
+    {"headkv", 0, 0, {{"score", "LG"}}},
+    {"duo", 0, 0, {{"gate", "LG"}}},
+    {"lukv", 0, 99, {{"keep", "LGO"}}},
 };
 /* clang-format on */
 
@@ -52,7 +67,8 @@ static float *fill(kvt_arena *a, const toy *t, int kind, int layer, int n_head, 
     for (int h = 0; h < n_head; h++)
         for (int64_t i = 0; i < t->T; i++)
             for (int d = 0; d < width; d++)
-                *at++ = (float)(draw(t, kind, layer, h, i, d) * (kind == DECISION ? 3 : 1));
+                *at++ = (float)((kind >= WO_L1 ? 1.5 : 0) +
+                                draw(t, kind, layer, h, i, d) * (kind == DECISION ? 3 : 1));
     return x;
 }
 
@@ -62,19 +78,24 @@ static void add_arrays(kvt_arena *a, toy *t, kvt_feed *f, int l)
     float *gamma = kvt_arena_array(a, G, sizeof *gamma);
     for (int g = 0; g < G; g++)
         gamma[g] = (float)(0.95 + draw(t, GAMMA, l, g, 0, 0) / 50);
-    *f = (kvt_feed){.keys = kvt_view_of(fill(a, t, KEY, l, (int)G, SCORED_D), KVT_F32,
-                                        KVT_SHAPE("GTD", G, t->T, D)),
-                    .values = kvt_view_of(fill(a, t, VALUE, l, (int)G, SCORED_D), KVT_F32,
-                                          KVT_SHAPE("GTD", G, t->T, D)),
-                    .queries = kvt_view_of(fill(a, t, QUERY, l, (int)H, SCORED_D), KVT_F32,
-                                           KVT_SHAPE("HQD", H, t->T, D)),
-                    .hidden = kvt_view_of(fill(a, t, HIDDEN, l, 1, SCORED_E), KVT_F32,
-                                          KVT_SHAPE("TE", t->T, SCORED_E)),
-                    .decision = kvt_view_of(fill(a, t, DECISION, l, (int)G, 1), KVT_F32,
-                                            KVT_SHAPE("GT", G, t->T)),
-                    .decision_weight = kvt_view_of(fill(a, t, DECISION, l, (int)G, 1), KVT_F32,
-                                                   KVT_SHAPE("GT", G, t->T)),
-                    .decision_gamma = kvt_view_of(gamma, KVT_F32, KVT_SHAPE("G", G))};
+    *f = (kvt_feed){
+        .keys = kvt_view_of(fill(a, t, KEY, l, (int)G, SCORED_D), KVT_F32,
+                            KVT_SHAPE("GTD", G, t->T, D)),
+        .values = kvt_view_of(fill(a, t, VALUE, l, (int)G, SCORED_D), KVT_F32,
+                              KVT_SHAPE("GTD", G, t->T, D)),
+        .queries = kvt_view_of(fill(a, t, QUERY, l, (int)H, SCORED_D), KVT_F32,
+                               KVT_SHAPE("HQD", H, t->T, D)),
+        .hidden = kvt_view_of(fill(a, t, HIDDEN, l, 1, SCORED_E), KVT_F32,
+                              KVT_SHAPE("TE", t->T, SCORED_E)),
+        .wo_l1 =
+            kvt_view_of(fill(a, t, WO_L1, l, (int)H, 1), KVT_F32, KVT_SHAPE("HT", H, t->T)),
+        .wo_l2 =
+            kvt_view_of(fill(a, t, WO_L2, l, (int)H, 1), KVT_F32, KVT_SHAPE("HT", H, t->T)),
+        .decision =
+            kvt_view_of(fill(a, t, DECISION, l, (int)G, 1), KVT_F32, KVT_SHAPE("GT", G, t->T)),
+        .decision_weight =
+            kvt_view_of(fill(a, t, DECISION, l, (int)G, 1), KVT_F32, KVT_SHAPE("GT", G, t->T)),
+        .decision_gamma = kvt_view_of(gamma, KVT_F32, KVT_SHAPE("G", G))};
 }
 
 static int64_t width_of(const form *f, const toy *t)
@@ -110,6 +131,17 @@ static double number(const toy *t, const char *name)
     return strcmp(name, "read_delay") == 0 && t->seed % 3 == 0 ? 0 : 5;
 }
 
+/* Element n of a table of the heads: of a curve over shares [L G O], which rises; else from 0
+ * to 1. */
+static double of_table(const toy *t, const form *f, int which, int64_t n)
+{
+    if (f->O == 0)
+        return (1 + draw(t, WEIGHTS + which, 0, 0, n / 4096, n % 4096)) / 2;
+    double v = draw(t, WEIGHTS + which, 0, 0, n / f->O / 4096, n / f->O % 4096);
+    double x = (double)(n % f->O + 1) / (double)(f->O + 1);
+    return x + 0.9 * v * x * (1 - x);
+}
+
 static void add_tensor(kvt_arena *a, const toy *t, kvt_scorer_tensor *out, int which, int line)
 {
     const form *f = &forms[which];
@@ -122,6 +154,9 @@ static void add_tensor(kvt_arena *a, const toy *t, kvt_scorer_tensor *out, int w
         double v = draw(t, WEIGHTS + which, line, 0, i / 4096, i % 4096);
         if (!*axes)
             x[i] = (float)number(t, name);
+        else if (strcmp(name, "score") == 0 || strcmp(name, "gate") == 0 ||
+                 strcmp(name, "keep") == 0)
+            x[i] = (float)of_table(t, f, which, i);
         else if (strstr(name, "gain"))
             x[i] = (float)(1 + v / 4);
         else if (strstr(name, "gamma"))
@@ -153,6 +188,7 @@ toy *scored_new(kvt_arena *a, const char *name)
             add_tensor(a, t, &tensor[n], f, n);
         weights[f] = (toy_weights){.kind = forms[f].kind, .tensor = tensor, .n = n};
     }
+    t->geometry.attn_scale = 0.5;
     t->more = more;
     t->weights = weights, t->n_weights = FORMS;
     return t;

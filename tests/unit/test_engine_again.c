@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/half.h"
+#include "kvt/arena.h"
 #include "kvt/pieces.h"
 
 static const char *const plugin = STAGE_PLUGIN;
@@ -263,6 +264,40 @@ static void too_few_queries_are_said(void **state)
     kvt_results_free(r);
 }
 
+/* Wherever memory ends the run fails and gives everything back; a cell may fail for itself
+ * where it is scored. */
+static void memory_may_end_anywhere(void **state)
+{
+    (void)state;
+    synth_spec s = shape();
+    const char *path = runs_trace("memory", &s);
+    kvt_replay_spec spec = {.trace = &path,
+                            .n_trace = 1,
+                            .policies = "test-both:window=3,base.window=6,every=4,"
+                                        "test-echo:base=h2o,snapkv/oracle-budget:window=4",
+                            .budgets = "8",
+                            .out_dir = "",
+                            .plugin = &plugin,
+                            .n_plugin = 1,
+                            .no_controls = true,
+                            .fail_fast = true};
+    kvt_ctx ctx = {.n_thread = 1};
+    kvt_code code = KVT_NOMEM;
+    int n_failed = 0;
+    for (int64_t n = 1; code != KVT_OK; n += 7, n_failed++) {
+        kvt_results *found = NULL;
+        kvt_err err;
+        kvt_alloc_fail_at(n, false);
+        code = kvt_replay(&found, NULL, &spec, &ctx, &err);
+        kvt_alloc_fail_at(0, false);
+        if (code && code != KVT_NOMEM && !strstr(err.text, "memory") &&
+            !strstr(err.text, "score of token"))
+            fail_msg("allocation %lld: %s", (long long)n, err.text);
+        kvt_results_free(found);
+    }
+    assert_true(n_failed > 10);
+}
+
 /* ---- the text form -------------------------------------------------------------------------
  */
 
@@ -306,17 +341,17 @@ int main(void)
         N_DECIDED = sizeof decisions / sizeof *decisions,
         N_TEXT = sizeof texts / sizeof *texts
     };
-    struct CMUnitTest tests[N_DECIDED + N_TEXT + 4] = {
+    struct CMUnitTest tests[N_DECIDED + N_TEXT + 5] = {
         cmocka_unit_test(wide_rows_leave_other_passes_alone),
         cmocka_unit_test(the_first_decision_is_the_prompts),
         cmocka_unit_test(short_lanes_keep_the_latest),
-        cmocka_unit_test(too_few_queries_are_said)};
+        cmocka_unit_test(too_few_queries_are_said), cmocka_unit_test(memory_may_end_anywhere)};
     for (int i = 0; i < N_DECIDED; i++)
-        tests[4 + i] = (struct CMUnitTest){.name = decisions[i].policy,
+        tests[5 + i] = (struct CMUnitTest){.name = decisions[i].policy,
                                            .test_func = decides_as_plain_loops_do,
                                            .initial_state = (void *)(uintptr_t)&decisions[i]};
     for (int i = 0; i < N_TEXT; i++)
-        tests[4 + N_DECIDED + i] =
+        tests[5 + N_DECIDED + i] =
             (struct CMUnitTest){.name = texts[i].in,
                                 .test_func = is_read,
                                 .initial_state = (void *)(uintptr_t)&texts[i]};

@@ -41,6 +41,7 @@ typedef struct held {
     uint8_t *kept;  /* [budget step L A T] after that many response tokens */
     bool *pinned;   /* [budget L A N] at the end of the prompt */
     bool refused[N_BUDGET], failed[N_BUDGET], latest[N_BUDGET];
+    bool tied; /* two lanes have an equal score, and their allocator compares scores */
     char why[N_BUDGET][TEXT];
     int64_t most; /* slots of the fullest row above its budget */
 } held;
@@ -120,6 +121,29 @@ static void note_pinned(held *h, const kvt_engine *e)
         }
 }
 
+/* Whether lane k of all has a score of lane i among those of its open slots. */
+static bool is_tied(const held *h, const kvt_engine *e, int b, int i, int k)
+{
+    const float *x, *y;
+    const bool *x_pinned, *y_pinned;
+    kvt_engine_ranking(e, b, i / h->n_lane, i % h->n_lane, &x, &x_pinned);
+    kvt_engine_ranking(e, b, k / h->n_lane, k % h->n_lane, &y, &y_pinned);
+    for (int64_t s = 0; x && y && s < h->toy->N; s++)
+        for (int64_t t = 0; t < h->toy->N; t++)
+            if (!x_pinned[s] && !y_pinned[t] && x[s] == y[t])
+                return true;
+    return false;
+}
+
+/* Equal scores of two lanes: the one that is listed first gets the slot. */
+static void note_ties(held *h, const kvt_engine *e)
+{
+    for (int b = 0; b < N_BUDGET && !h->tied; b++)
+        for (int i = 0; i < L * h->n_lane && !h->tied; i++)
+            for (int k = 0; k < i && !h->tied; k++)
+                h->tied = is_tied(h, e, b, i, k);
+}
+
 static void note_most(held *h, const kvt_engine *e)
 {
     for (int b = 0; b < N_BUDGET; b++)
@@ -142,6 +166,8 @@ static kvt_code drive(checker *c, held *h, kvt_engine *e)
         return c->err->code;
     note_refusals(h, e);
     note_pinned(h, e);
+    if (c->use->share->by_score)
+        note_ties(h, e);
     note_held(h, e, 0);
     for (int64_t m = 0; m + 1 < h->n_step; m++) {
         for (int l = 0; l < L; l++) {
@@ -354,7 +380,7 @@ static kvt_code law_lanes(checker *c, const check_toy *exchanged, const held *fi
     int per = first->n_lane / TOY_GROUPS;
     if (is_drawn(c, first->toy, first, &drawn) || run(c, &h, exchanged, 7))
         return c->err->code;
-    for (int b = 0; b < N_BUDGET && !drawn; b++)
+    for (int b = 0; b < N_BUDGET && !drawn && !first->tied; b++)
         for (int i = 0; i < L * h.n_lane && !h.refused[b] && !first->refused[b]; i++) {
             int l = i / h.n_lane, a = i % h.n_lane;
             int from = (TOY_GROUPS - 1 - a / per) * per + a % per;
@@ -483,6 +509,7 @@ static kvt_code can_try(const kvt_use *u, kvt_err *err)
         {u->traits.needs & KVT_NEED_PROBE, "needs a probe"},
         {u->traits.needs & KVT_NEED_WEIGHTS, "needs learned weights"},
         {u->traits.needs & KVT_NEED_PLAN, "needs the best schedule"},
+        {u->share->weights != NULL, "needs a table of shares"},
     };
     for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++)
         if (lacks[i].is)

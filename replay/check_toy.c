@@ -255,7 +255,8 @@ static kvt_view rows(const check_toy *t, const float *all, int layer, int64_t fi
 static kvt_feed common(const check_toy *t, int l, int64_t n, bool by_head)
 {
     int64_t T = t->T, N = t->N, A = by_head ? H : G, n_block = (N + BLOCK - 1) / BLOCK;
-    const float *score = t->score + l * H * N;
+    kvt_view score = kvt_view_of(t->score + l * H * N, KVT_F32, KVT_SHAPE("AN", A, N));
+    score.stride[0] *= by_head ? 1 : PER; /* those of the first query head of each kv head */
     return (kvt_feed){
         .keys = view(t->key + l * G * T * D, KVT_SHAPE("GTD", G, T, D), 1, n),
         .values = view(t->value + l * G * T * D, KVT_SHAPE("GTD", G, T, D), 1, n),
@@ -271,7 +272,7 @@ static kvt_feed common(const check_toy *t, int l, int64_t n, bool by_head)
         .wo_l2 = view(t->wo + l * H * T, KVT_SHAPE("HT", H, T), 1, n),
         .hidden = view(t->hidden + l * T * E, KVT_SHAPE("TE", T, E), 0, n),
         .decision = view(t->decision + l * G * T, KVT_SHAPE("GT", G, T), 1, n),
-        .scores = kvt_view_of(score, KVT_F32, KVT_SHAPE("AN", A, N)),
+        .scores = score,
     };
 }
 

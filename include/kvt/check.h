@@ -38,8 +38,8 @@ KVT_API const char *kvt_law_help(kvt_law law);
 typedef void kvt_check_report(void *user, kvt_law law, const char *what);
 
 /* Tries every law on a use. USAGE where it cannot be tried without a trace: what needs a probe,
- * learned weights or the best schedule, joins slots or drops channels; NO where a law is
- * broken. */
+ * learned weights, a table of shares or the best schedule, joins slots or drops channels; NO
+ * where a law is broken. */
 KVT_API KVT_CHECKED kvt_code kvt_policy_check(const kvt_use *use, kvt_check_report *report,
                                               void *user, kvt_err *err);
 

@@ -7,9 +7,6 @@
 
 #include "base/rng.h"
 
-/* Arenas take blocks as they need them; this only bounds a runaway. */
-static const size_t arena_limit = (size_t)1 << 40;
-
 /* ---- new and free --------------------------------------------------------------------------
  */
 
@@ -187,77 +184,8 @@ void kvt_engine_free(kvt_engine *e)
     kvt_free(e);
 }
 
-/* ---- a layer's memory ----------------------------------------------------------------------
+/* ---- streams -----------------------------------------------------------------------------
  */
-
-static bool is_per_budget(const kvt_engine *e)
-{
-    return e->decode || e->traits.effect == KVT_SKIP;
-}
-
-/* Marks for `n` slots and states of `lanes` lanes of the base, where there is one. */
-static bool make_memo(const kvt_engine *e, engine_layer *l, engine_memo *out, int64_t n,
-                      int64_t lanes)
-{
-    if (!e->base)
-        return true;
-    out->mark = kvt_arena_array(l->memory, n * e->base_width + 1, sizeof *out->mark);
-    out->state = kvt_arena_array(l->memory, lanes, e->base_state + 1);
-    return out->mark && out->state;
-}
-
-static bool make_lane(const kvt_engine *e, engine_layer *l, engine_lane *lane)
-{
-    lane->pos = kvt_arena_array(l->memory, e->n_token, sizeof *lane->pos);
-    lane->mark = kvt_arena_array(l->memory, e->n_token * e->slot_width + 1, sizeof *lane->mark);
-    lane->state = kvt_arena_get(l->memory, e->state_size + 1);
-    lane->evict_step = kvt_arena_array(l->memory, e->n_token, sizeof *lane->evict_step);
-    if (e->traits.needs & KVT_NEED_ATTN)
-        lane->row = kvt_arena_array(l->memory, e->n_head * e->n_token, sizeof *lane->row);
-    lane->pinned = kvt_arena_array(l->memory, e->n_token, sizeof *lane->pinned);
-    if (!make_memo(e, l, &lane->base, e->n_token, 1) || !lane->pos || !lane->mark ||
-        !lane->state || !lane->evict_step || !lane->pinned ||
-        (!lane->row && (e->traits.needs & KVT_NEED_ATTN)))
-        return false;
-    memset(lane->evict_step, 0xff, (size_t)e->n_token * sizeof *lane->evict_step);
-    return true;
-}
-
-static bool make_arrays(kvt_engine *e, engine_layer *l)
-{
-    int64_t a = e->n_lane, n = e->n_prompt;
-    l->memory = kvt_arena_new(arena_limit);
-    l->work = kvt_arena_new(arena_limit);
-    l->hook = kvt_arena_new(arena_limit);
-    l->refusal = kvt_alloc(e->n_budget, sizeof *l->refusal);
-    l->failed = kvt_alloc(e->n_budget, sizeof *l->failed);
-    l->recent = kvt_alloc(e->n_budget, sizeof *l->recent);
-    l->gap = kvt_alloc(e->n_budget, sizeof *l->gap);
-    l->n = kvt_alloc(e->n_budget * a, sizeof *l->n);
-    if (!l->memory || !l->work || !l->hook || !l->refusal || !l->failed || !l->recent ||
-        !l->gap || !l->n)
-        return false;
-    l->mark = kvt_arena_array(l->memory, a * n * e->slot_width + 1, sizeof *l->mark);
-    l->state = kvt_arena_array(l->memory, a, e->state_size + 1);
-    l->rng = kvt_arena_array(l->memory, a * KVT_RNG_WORDS, sizeof *l->rng);
-    l->score = kvt_arena_array(l->memory, e->n_score * a * n, sizeof *l->score);
-    l->pinned = kvt_arena_array(l->memory, e->n_score * a * n, sizeof *l->pinned);
-    if (e->learner)
-        l->share_mark = kvt_arena_array(
-            l->memory, e->n_score * a * n * e->learner->mark_width + 1, sizeof *l->share_mark);
-    l->ranked = kvt_arena_array(l->memory, e->n_score, sizeof *l->ranked);
-    l->held = kvt_arena_array(l->memory, e->n_token, sizeof *l->held);
-    if (!make_memo(e, l, &l->base, a * n, a) || !l->mark || !l->state || !l->rng || !l->score ||
-        !l->pinned || !l->ranked || !l->held || (e->learner && !l->share_mark))
-        return false;
-    if (!is_per_budget(e))
-        return (l->kept = kvt_arena_array(l->memory, a * n, sizeof *l->kept)) != NULL;
-    l->lane = kvt_arena_array(l->memory, e->n_budget * a, sizeof *l->lane);
-    for (int64_t i = 0; l->lane && i < e->n_budget * a; i++)
-        if (!make_lane(e, l, &l->lane[i]))
-            return false;
-    return l->lane != NULL;
-}
 
 static void start_stream(const kvt_engine *e, uint64_t *rng, int layer, int lane)
 {
@@ -323,7 +251,7 @@ kvt_code kvt_engine_prompt(kvt_engine *e, int layer, const kvt_feed *feed, kvt_e
 {
     engine_layer *l = &e->layer[layer];
     assert(layer >= 0 && layer < e->n_layer && !l->fed);
-    if (!make_arrays(e, l))
+    if (!engine_make_layer(e, l))
         return kvt_fail_memory(err, e->n_lane * e->n_prompt * (int64_t)sizeof(float));
     l->feed = *feed;
     l->n_arrived = e->n_prompt;
@@ -351,7 +279,7 @@ kvt_code kvt_engine_prompt(kvt_engine *e, int layer, const kvt_feed *feed, kvt_e
 /* An arena keeps its largest block: with one for each layer that is memory for nothing. */
 static void renew(kvt_arena **a)
 {
-    kvt_arena *fresh = kvt_arena_new(arena_limit);
+    kvt_arena *fresh = kvt_arena_new(ENGINE_ARENA_LIMIT);
     if (fresh) {
         kvt_arena_free(*a);
         *a = fresh;
@@ -447,7 +375,7 @@ kvt_code kvt_engine_token(kvt_engine *e, int layer, const kvt_feed *feed, kvt_er
     l->pending = e->decode;
     if (check_feed(e, feed, l->n_arrived, err) || take_queries(e, l, err))
         return kvt_within(err, "layer %d", layer);
-    if (!is_per_budget(e))
+    if (!engine_is_per_budget(e))
         return KVT_OK;
     bool skip = e->traits.effect == KVT_SKIP;
     /* The decision in front of row m is the one that follows row m - 1. */
@@ -495,7 +423,7 @@ static kvt_code decide(kvt_engine *e, const int *layer, int n_layer, kvt_err *er
 {
     engine_layer *first = &e->layer[layer[0]];
     bool prompt = first->n_arrived == e->n_prompt;
-    if (prompt && is_per_budget(e))
+    if (prompt && engine_is_per_budget(e))
         for (int i = 0; i < n_layer; i++)
             start_lanes(e, &e->layer[layer[i]]);
     for (int b = 0; prompt && b < e->n_budget; b++)

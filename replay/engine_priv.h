@@ -2,6 +2,7 @@
  *
  *   engine.c  the pushed calls: prompt, token, decide
  *   again.c   decisions anew of policies of the prompt only (every=K)
+ *   engine_memory.c  what a layer holds
  *   look.c    what it holds, found and refused
  *   fill.c    a kvt_lane from what was fed: whole, or gathered over the slots that are left
  *   weights.c learned weights: whether they fit, what a lane sees of them
@@ -127,6 +128,15 @@ static inline int64_t engine_score_at(const kvt_engine *e, int budget, int lane)
 {
     return ((int64_t)(e->ranking || budget < 0 ? 0 : budget) * e->n_lane + lane) * e->n_prompt;
 }
+
+/* ---- engine_memory.c -----------------------------------------------------------------------
+ */
+
+/* Arenas take blocks as they need them; this only bounds a runaway. */
+#define ENGINE_ARENA_LIMIT ((size_t)1 << 40)
+
+bool engine_is_per_budget(const kvt_engine *e); /* a lane is another one at each budget */
+bool engine_make_layer(kvt_engine *e, engine_layer *l); /* false: no memory */
 
 /* ---- fill.c --------------------------------------------------------------------------------
  */

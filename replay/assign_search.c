@@ -185,6 +185,7 @@ static inline int64_t first_column(const assign *a)
 static void relax(double *restrict by_path, const double *restrict v,
                   const double *restrict open, double base, int64_t n)
 {
+#pragma omp simd
     for (int64_t t = 1; t <= n; t++) {
         double x = base + v[t] + open[t];
         by_path[t] = x > by_path[t] ? x : by_path[t];

@@ -124,7 +124,8 @@ static void print_notes(const kvt_results *results, const kvt_labels *labels)
              strncmp(r->plan_note, "keeps what", 10) != 0 &&
              strncmp(r->plan_note, "channels of", 11) != 0 &&
              strncmp(r->plan_note, "knows the response", 18) != 0 &&
-             !strstr(r->plan_note, "any other sharing out")))
+             !strstr(r->plan_note, "any other sharing out") &&
+             !strstr(r->plan_note, "--oracle-limit")))
             continue;
         printf("note  %s on %s: %s\n",
                kvt_label(labels, r->cell[0].policy, r->cell[0].policy_params), r->trace_id,

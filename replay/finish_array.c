@@ -216,13 +216,22 @@ static void note_greedy(const finisher *f, char *out, size_t cap)
     const pass *p = f->p;
     size_t n = strlen(out);
     double gap = 0;
-    for (int i = 0; i < f->r->n_layer; i++)
+    bool greedy = false;
+    for (int i = 0; i < f->r->n_layer; i++) {
         gap = fmax(gap, p->plan_gap[f->layer[i]]);
-    if (gap > 0 && n < cap)
+        greedy |= p->plan_greedy[f->layer[i]];
+    }
+    if (!greedy || n >= cap)
+        return;
+    if (p->use->traits.needs & KVT_NEED_PLAN)
         snprintf(out + n, cap - n,
                  "%sgreedy, for the best schedule needs more than --oracle-limit: a lane keeps "
                  "at most %.3g%% less mass than it could",
                  n ? "; " : "", 100 * gap);
+    else
+        snprintf(out + n, cap - n,
+                 "%sno regret: the best schedule needs more than --oracle-limit",
+                 n ? "; " : "");
 }
 
 /* What a reader of the table must know besides its numbers. */

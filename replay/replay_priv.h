@@ -203,6 +203,7 @@ typedef struct pass {
     double *best_lost; /* [n_cell L A] of the best schedule, as lost; NAN: none. NULL: on top */
     /* Where the schedule that it reads is only greedy: how far below the best, at most. */
     double plan_gap[KVT_LAYERS_MAX];
+    bool plan_greedy[KVT_LAYERS_MAX]; /* the best schedule took more than oracle_limit */
     int64_t *end;            /* [n_cell L A] slots after the last decision */
     int64_t *lane_bytes;     /* [n_cell L A] NULL: as its slots say */
     int32_t *lane_channels;  /* [n_cell L A] of its keys; NULL: all */

@@ -240,9 +240,10 @@ static kvt_code feed_pass(schedules *s, pass *p, int layer, kvt_err *err)
             return err->code;
         for (int c = 0, at; c < p->n_cell; c++) {
             const lane_plan *x = find(s, p, a, budget[c], &at);
-            if (x)
-                memcpy(drop + (c * p->n_lane + a) * T, x->drop + at * T,
-                       (size_t)T * sizeof *drop);
+            if (!x)
+                continue;
+            memcpy(drop + (c * p->n_lane + a) * T, x->drop + at * T, (size_t)T * sizeof *drop);
+            p->plan_greedy[layer] |= isnan(x->lost[at]);
         }
     }
     return KVT_OK;
@@ -295,8 +296,10 @@ kvt_code schedules_judge(schedules *s, pass *p, int layer, kvt_err *err)
             return err->code;
         for (int c = 0, at; c < p->n_cell; c++) {
             const lane_plan *x = find(s, p, a, budget[c], &at);
-            if (x)
-                p->best_lost[pass_lane(p, c, layer, a)] = x->lost[at];
+            if (!x)
+                continue;
+            p->best_lost[pass_lane(p, c, layer, a)] = x->lost[at];
+            p->plan_greedy[layer] |= isnan(x->lost[at]);
         }
     }
     return KVT_OK;

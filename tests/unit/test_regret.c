@@ -191,6 +191,8 @@ static void a_limit_of_memory_is_said(void **state)
     assert_true(greedy >= exact);
     assert_non_null(strstr(runs_result(found, "oracle-assign")->plan_note,
                            "greedy, for the best schedule needs more than --oracle-limit"));
+    assert_non_null(strstr(runs_result(found, "h2o")->plan_note,
+                           "no regret: the best schedule needs more than --oracle-limit"));
     kvt_results_free(best);
     kvt_results_free(found);
 }

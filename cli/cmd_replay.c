@@ -246,7 +246,8 @@ const cli_command cli_command_replay = {
     .about =
         "Replays eviction policies on recorded traces and measures what each kept set "
         "lost. Controls (full, "
-        "random with three seeds, position, the oracle) are always in the table. A cell "
+        "random with three seeds, position, the oracle) are always in the table, and the best "
+        "schedule of eviction (oracle-assign) where a policy acts in decode. A cell "
         "that a trace cannot "
         "answer, or whose budget is below what a policy protects, is skipped with its "
         "reason. Results are "

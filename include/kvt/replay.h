@@ -171,8 +171,9 @@ typedef struct kvt_replay_spec {
      * "all"; NULL: none. */
     const char *metrics;
     size_t cache_bytes; /* of each open trace; 0: the default */
-    /* Memory of a thread for the best schedule of a lane (oracle-assign, regret of policies that
-     * act in decode); 0: 256 MiB. Above it the greedy schedule stands in, without regret. */
+    /* Memory of a thread for the best schedule of a lane (oracle-assign, regret of policies
+     * that act in decode); 0: 256 MiB. Above it the greedy schedule stands in, without regret.
+     */
     size_t oracle_limit;
 } kvt_replay_spec;
 

@@ -137,7 +137,8 @@ const kvt_policy kvt_policy_capkv = {
     .differs =
         "the published code is followed where it departs from the paper: the weight is of "
         "a cosine, and of the mean query turned to positions to come; sinks are kept by a "
-        "rule; a prompt of no more than the sinks is kept, where the code stops",
+        "rule; a prompt of no more than the sinks is kept, where the code stops; the mean "
+        "leaves out the trace's first 4 tokens whatever sinks is",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_KEYS | KVT_NEED_VALUES | KVT_NEED_MOMENTS,
                .exactness = KVT_EXACT,

@@ -13,9 +13,10 @@
  *
  * Differs: kvpress fills the last chunk up with zeros that take part (compat=kvpress); the
  * draws are seeded, a stream for each lane, which draws for all heads of its layer; pinned by a
- * rule, there by a score of max + 1. Exact given the draws. Needs the queries of the whole
- * prompt (kvt capture --queries all). Cost for each lane, once: O(H S C D + G S (D K + K^2))
- * time for chunks of C tokens, O(S (D + G)) memory; two floats a slot. */
+ * rule, there by a score of max + 1 (release 0.5.5: of max, with which the best token ties).
+ * Exact given the draws. Needs the queries of the whole prompt (kvt capture --queries all).
+ * Cost for each lane, once: O(H S C D + G S (D K + K^2)) time for chunks of C tokens, O(S (D +
+ * G)) memory; two floats a slot. */
 #include "kvt/pieces.h"
 
 #include <math.h>

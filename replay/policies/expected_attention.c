@@ -131,7 +131,8 @@ const kvt_policy kvt_policy_expected_attention = {
     .differs =
         "the scale is the model's own where that is not 1 / sqrt(D); moments over a data "
         "set instead of the prompt are not here; a prompt of no more than the sinks is "
-        "kept, where the published code stops",
+        "kept, where the published code stops; moments leave out the trace's first 4 tokens "
+        "whatever sinks is",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_KEYS | KVT_NEED_VALUES | KVT_NEED_MOMENTS | KVT_NEED_WO_NORM,
                .exactness = KVT_EXACT,

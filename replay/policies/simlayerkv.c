@@ -90,7 +90,7 @@ static int64_t newest(const simlayerkv *p, int64_t budget)
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const simlayerkv *p = params_;
-    int64_t hold = p->sinks + newest(p, budget);
+    int64_t hold = p->sinks + newest(p, budget), spare = p->compat == IS_KVPRESS ? 2 : 0;
     if (budget >= n_token)
         return true;
     if (hold < 1)
@@ -102,7 +102,7 @@ static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why
                  "got %lld",
                  (long long)p->sinks, (long long)newest(p, budget), (long long)hold,
                  (long long)budget);
-    else if (decides_itself(p) && hold >= n_token)
+    else if (decides_itself(p) && hold + spare >= n_token) /* sinks, window and its row there */
         snprintf(why, cap, "not engaged: a lazy layer keeps %lld tokens, the prompt has %lld",
                  (long long)hold, (long long)n_token);
     else

@@ -11,7 +11,8 @@
  * and the window itself is pinned. Votes of the window are not pooled (over=all: they are); the
  * mean counts what lies outside 0..n-1 as zero (edge=inside divides by what lies inside). With
  * order=pool each query head's votes are pooled by themselves and score is the mean of that
- * over H, with order=max the largest vote of the heads is pooled. `local` pins that many of the
+ * over H (compat=kvpress: and over Q, the same order), with order=max the largest vote of the
+ * heads is pooled. `local` pins that many of the
  * last tokens instead of all that vote (n follows), `prefix` the first ones, too. Where the
  * prompt is not longer than the window, the latest tokens are kept.
  *
@@ -78,7 +79,8 @@ static const kvt_choice compats[] = {
                       "FasterDecoding/SnapKV e216ddc, what its patch installs, by query head"},
     [IS_KVPRESS] = {"kvpress", "window=64,pool=5,kind=mean,order=pool",
                     "NVIDIA/kvpress 8bb29b9: mean pool of each query head, then their mean "
-                    "(the order is without effect on a mean)"},
+                    "(the order is without effect on a mean); means over rows, too, which "
+                    "counts where it is a base"},
     [IS_KVCF] = {"kvcf", "window=8,pool=7,kind=max,order=sum",
                  "Zefan-Cai/KVCache-Factory c97f9d7, run scripts, by query head"},
     [IS_KVCF_KV] = {"kvcf-kv", "window=8,pool=7,kind=max,order=sum",
@@ -214,12 +216,13 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     if (n > 0 && p->over == OVER_ALL) /* what is pinned is not ranked */
         n = lane->n_slot;
     float *vote = kvt_arena_array(lane->scratch, 2 * lane->n_slot, sizeof *vote);
+    float count = (float)(n_pooled * (p->compat == IS_KVPRESS ? p->window : 1));
     for (int64_t h = 0; vote && h < n_pooled; h++) {
         float *pooled = vote + n;
         take(vote, p, lane, n, n_set, h);
         pool(pooled, p, vote, n);
         for (int64_t s = 0; s < n; s++)
-            out[s] += pooled[s] / (float)n_pooled;
+            out[s] += pooled[s] / count;
     }
     for (int64_t s = 0; !vote && s < n; s++)
         out[s] = NAN;

@@ -464,7 +464,8 @@ def simlayerkv(t, B, sinks=4, recent=0.5):
     """As few lazy layers as the budget needs, the laziest; each holds sinks, and what is left of the
     total evenly as newest tokens, recent * B at least."""
     R, lanes = whole(recent * B), t.L * t.G
-    mass = [lazy_mass(np.mean([t.rows(l, h, t.N - 1)[0][:t.N - 1] for h in range(t.H)], 0), sinks, R) for l in range(t.L)]
+    row = [np.mean([t.rows(l, h, t.N - 1)[0][:t.N - 1] for h in range(t.H)], 0) for l in range(t.L)]
+    mass = [lazy_mass(row[l], sinks, R) for l in range(t.L)]
     k = next(k for k in range(t.L + 1) if (t.L - k) * t.N + k * (sinks + R) <= t.L * B)
     order = firm(mass, k)
     assert k in (0, t.L) or not any(near(mass[i], mass[j]) for i in order for j in range(t.L) if j not in order)
@@ -707,7 +708,8 @@ def allocators(b, s, long_):
         yield "headkv", b, "compat=official", "", B, headkv(b, B, form="official", by_head=True)
     for B in (12, 20, 30):
         yield "headkv", b, "window=8,split=2,temp=2", "", B, headkv(b, B, 8, beta=2, temp=2)
-        yield "headkv", b, "compat=official,window=8,split=2", "", B, headkv(b, B, 8, beta=2, form="official", by_head=True)
+        o = {"beta": 2, "form": "official", "by_head": True}
+        yield "headkv", b, "compat=official,window=8,split=2", "", B, headkv(b, B, 8, **o)
         yield "headkv", b, "compat=kvcf,split=1.5", "", B, headkv(b, B, 8, beta=1.5, form="kvcf", by_head=True)
         yield "headkv", b, "compat=kvcf-kv,split=1.5", "", B, headkv(b, B, 8, beta=1.5, form="kvcf")
     for B in (21, 40, 60, 99):
@@ -800,7 +802,8 @@ def edges(b, s, one):
         yield "criticalkv", b, "base.window=8", "/ada:rule=kvpress", B, critical_ada(b, B, 8, rule="kvpress")
         yield "cake", one, "window=8", "", B // 2, cake(one, B // 2, 8)
         yield "adakv", one, "window=8", "", B // 2, adakv(one, B // 2, 8)
-        yield "defensivekv", one, "window=8,scope=model", "", B // 2 - 2, defensivekv(one, B // 2 - 2, 8, scope="model")
+        few = 8 + B // 20
+        yield "defensivekv", one, "window=8,scope=model", "", few, defensivekv(one, few, 8, scope="model")
         yield "duo", one, "", "", B // 2, duo(one, B // 2)
         yield "simlayerkv", one, "", "", B // 2, simlayerkv(one, B // 2)
         yield "headkv", one, "window=8", "", B // 2, headkv(one, B // 2, 8)
@@ -839,7 +842,11 @@ def rows_of(cell):
 def main():
     files = {}
     for cell in cells():
-        files.setdefault(cell[0], []).extend(rows_of(cell))
+        try:
+            files.setdefault(cell[0], []).extend(rows_of(cell))
+        except AssertionError:
+            print("choose another budget or toy:", cell[0], *cell[2:5])
+            raise
     os.makedirs("attention", exist_ok=True)
     for policy, rows in files.items():
         with open(f"attention/{policy}.csv", "w", newline="") as f:

@@ -159,8 +159,9 @@ const kvt_policy kvt_policy_keydiff = {
         "B after each (compat=official).",
     .differs =
         "one decision at the end of the prompt; in blocks (block=K, compat=official) the "
-        "keys are those of the full cache, which later blocks would not have seen; a key "
-        "of zeros has the cosine 0",
+        "first B tokens stay until the first block behind them, and the keys are those of "
+        "the full cache, which later blocks would not have seen; a key of zeros has the "
+        "cosine 0",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_KEYS,
                .exactness = KVT_EXACT,

@@ -153,7 +153,8 @@ const kvt_policy kvt_policy_lagkv = {
         "the share that partitions keep follows from the budget, on the prompt only (as "
         "published it is fixed and the cache grows with the text); partitions are at most "
         "a quarter of the budget and sinks an eighth, since 16 and 1,024 do not act below "
-        "2,064 tokens (compat=official); a channel without range counts 0, there NaN",
+        "2,064 tokens (compat=official); slots that the equal shares leave over go to the "
+        "best of the next rank; a channel without range counts 0, there NaN",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_KEYS | KVT_NEED_VALUES,
                .exactness = KVT_EXACT},

@@ -87,7 +87,7 @@ static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why
 static int64_t window(const void *params_, int64_t n_prompt)
 {
     const scissorhands *p = params_;
-    return kvt_min(p->rows, n_prompt - 1); /* query 0 sees itself only */
+    return kvt_min(p->rows, n_prompt);
 }
 
 /* Words of one head's history. */

@@ -87,24 +87,48 @@ def runs(positions):
     return " ".join(out)
 
 
-def write(cells, folder="lanes"):
-    """cells: policy text, lanes, budget, act, sets of (tokens, layer, lane, kept)."""
+def write(cells, folder, whole=()):
+    """cells: policy text, lanes, budget, act, sets of (tokens, layer, lane, kept). A line is a lane: the
+    set after `from` tokens, then after each further one what has left; of the policies in `whole` the
+    whole set each time."""
     import csv
     import os
-    files, counts = {}, {}
+    files = {}
     for use, t, budget, act, sets in cells:
-        policy = use.split(":")[0].split("/")[0]
-        rows = files.setdefault(use.split(":")[0].replace("/", "_"), [])
-        n = len(rows)
+        name = use.split(":")[0]
+        found, rows = {}, files.setdefault(name.replace("/", "_"), [])
         for m, l, lane, kept in sets:
             assert list(kept) == sorted(set(kept)), (use, kept)
-            rows.append([t.name, use, budget, act, m, l, lane, runs(kept)])
-        assert len(rows) > n, use
-        counts[policy] = counts.get(policy, 0) + 1
+            found.setdefault((l, lane), []).append((m, kept))
+        assert found, use
+        for (l, lane), steps in sorted(found.items()):
+            text, first = [], steps[0][0]
+            for i, (m, kept) in enumerate(steps):
+                assert m == first + i
+                if i and name not in whole:
+                    came = set(steps[i - 1][1]) | {t.N + m - 1}
+                    assert set(kept) <= came
+                    text.append(runs(sorted(came - set(kept))))
+                else:
+                    text.append(runs(kept))
+            rows.append([t.name, use, budget, act, l, lane, first, ";".join(text)])
     os.makedirs(folder, exist_ok=True)
     for name, rows in files.items():
         with open(f"{folder}/{name.replace('-', '_')}.csv", "w", newline="") as f:
             out = csv.writer(f, lineterminator="\n")
-            out.writerow(["lanes", "use", "budget", "act", "tokens", "layer", "lane", "kept"])
+            out.writerow(["lanes", "use", "budget", "act", "layer", "lane", "from", "kept"])
             out.writerows(rows)
         print(name, len(rows), "lines")
+
+
+def write_values(cells, name):
+    """cells: policy text, lanes, budget, column of cells.csv, from, to."""
+    import csv
+    with open(f"{name}.csv", "w", newline="") as f:
+        out = csv.writer(f, lineterminator="\n")
+        out.writerow(["lanes", "use", "budget", "column", "from", "to"])
+        n = 0
+        for use, t, budget, column, low, high in cells:
+            out.writerow([t.name, use, budget, column, f"{low:.9g}", f"{high:.9g}"])
+            n += 1
+    print(name, n, "values")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes lanes/NAME.csv for policies that act while decoding and for oracles: kept slots after every
+"""Writes decode/NAME.csv for policies that act while decoding and for oracles: kept slots after every
 token on the traces of lanes.py.
 
 Written from the papers' formulae and the published code (the sources are named at each function),
@@ -137,6 +137,8 @@ def morphkv(t, budget, window=32, fuse="sum", after=1.0):
     def lane(l, g):
         def decide(m, pos):
             old, new = pos[:-window], pos[-window:]
+            if not old:
+                return pos[-budget:]
             a = np.max([[softmax(t.z[l, h, i, old]) for i in new] for h in t.heads(g)], axis=0)
             fused = a.sum(0) if fuse == "sum" else a.max(0)
             return top(old, dict(zip(old, fused)), budget - window) + new
@@ -164,6 +166,8 @@ def rkv(t, budget, window=8, pool=7, lam=0.1, similar=0.5, retain="last", column
     def lane(l, g):
         def decide(m, pos):
             old, new = pos[:-window], pos[-window:]
+            if not old:
+                return pos[-budget:]
             z = np.max([t.z[l, h][np.ix_(new, old)] for h in t.heads(g)], axis=0)
             imp = softmax(z).mean(0)
             r = pool // 2
@@ -273,7 +277,7 @@ def quest(t, budget, page=16, last=False, least=1, dense=0, shared=False):
             for m in range(t.M):
                 n = t.N + m + 1
                 pages = [range(i, min(i + page, n)) for i in range(0, n, page)]
-                if t.layer_id[l] < dense:
+                if t.layer_id[l] < dense or n <= budget + 1:  # a row may see its own token beside B
                     yield m + 1, l, lane, list(range(n))
                     continue
                 bound = [sum(np.maximum(t.q[l, h, n - 1] * key[p].min(0), t.q[l, h, n - 1] * key[p].max(0)).sum()
@@ -370,6 +374,9 @@ def cells():
     rows = list(h2o_mask(eight, 4))
     assert {7, 8} <= set(rows[0][3]) and 6 not in rows[0][3]
     yield "h2o-mask", eight, 4, "own", rows
+    for B in (3, 6, 7):  # a prompt no longer than the window: the latest
+        yield "morphkv", eight, B, "own", morphkv(eight, B)
+        yield "r-kv:window=16,every=1", eight, B, "own", rkv(eight, B, 16, every=1)
     for t in (A, B2):
         yield "streaming:compat=official", t, 9, "own", streaming(t, 9, 4)
         yield "streaming:compat=official-ppl", t, 9, "own", streaming(t, 9, 1)
@@ -378,6 +385,8 @@ def cells():
             yield "scissorhands:rows=6,recent=3,drop=0.25", t, B, "own", scissorhands(t, B, rows=6, recent=3, drop=0.25)
             yield "scissorhands:rows=5,recent=2,drop=0,sinks=1", t, B, "own", scissorhands(t, B, rows=5, recent=2, drop=0, sinks=1)
             yield "scissorhands:compat=published", t, B, "own", scissorhands(t, B, rows=400)
+            yield "scissorhands:compat=cold-compress,sinks=0,recent=2", t, B, "own", scissorhands(t, B, "mean", recent=2, drop=0)
+            yield "scissorhands:compat=kvcf,sinks=0,recent=2", t, B, "own", scissorhands(t, B, "sum", recent=2, drop=0)
             if B > 14:
                 yield "scissorhands:compat=cold-compress", t, B, "own", scissorhands(t, B, "mean", sinks=4, drop=0)
                 yield "scissorhands:compat=kvcf", t, B, "own", scissorhands(t, B, "sum", sinks=4, drop=0)
@@ -386,6 +395,19 @@ def cells():
             yield "keyformer:noise=false", t, B, "own", keyformer(t, B)
             yield "keyformer:noise=false,rows=20,tau_end=3,recent=0.5", t, B, "own", keyformer(t, B, 0.5, end=3, rows=20)
             yield "keyformer:compat=official,noise=false", t, B, "own", keyformer(t, B, step=0.01, rows=10000, blind=True)
+        for B in (1, t.N - 1, t.N, t.N + 4):  # edges: one slot, one too many, none before the response
+            B4 = max(B, 4)  # 0.3 of it is a token
+            yield "keyformer:noise=false", t, B4, "own", keyformer(t, B4)
+            yield "keyformer:compat=official,noise=false", t, B4, "own", keyformer(t, B4, step=0.01, rows=10000, blind=True)
+            yield "scissorhands:recent=0,rows=8", t, B, "own", scissorhands(t, B, rows=8, recent=0)
+            yield "morphkv:window=1", t, B, "own", morphkv(t, B, 1)
+            yield "r-kv:window=1,every=1", t, B, "own", rkv(t, B, 1, every=1)
+            yield "h2o:compat=keys-values", t, B, "own", h2o(t, B, lifetime=True)
+            yield "triattention:every=1", t, B, "own", triattention(t, B, every=1)
+            if B > 1:  # two keys lie equally far from their mean
+                yield "keydiff:every=1", t, B, "own", keydiff(t, B, 1)
+            yield "snapkv:window=1,every=1", t, B, "own", snapkv(t, B, 1, 1)
+            yield "quest:page=1", t, B, "own", quest(t, B, 1)
         for B in (9, 20):
             yield "morphkv:window=8", t, B, "own", morphkv(t, B, 8)
             yield "morphkv:window=5,fuse=max", t, B, "own", morphkv(t, B, 5, "max")
@@ -430,4 +452,4 @@ def cells():
 
 
 if __name__ == "__main__":
-    write(cells())
+    write(cells(), "decode", ("h2o-mask", "h2o-lm-eval", "quest"))

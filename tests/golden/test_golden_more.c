@@ -1,8 +1,8 @@
 /* test_golden_more.c - what policies keep while decoding, by geometry, and oracles, slot by
  * slot after every token: kvt_replay on the traces of lanes.h against numpy versions written
- * from the papers and the published code (make_decode.py, make_geometry.py). Policies that skip
- * slots run through the plain driver, which knows what a row reads. Every cell of
- * lanes/NAME.csv is a test of its own. */
+ * from the papers and the published code (make_decode.py, make_geometry.py, make_oracles.py).
+ * Policies that skip slots run through the plain driver, which knows what a row reads. Every
+ * cell of the CSV files is a test of its own. */
 #include "tests/check.h"
 #include "tests/runs.h"
 
@@ -17,8 +17,8 @@
 #include "../toy_more.h"
 
 enum { FIELDS = 8, KEY_FIELDS = 4, T_MAX = 512, TRACES_MAX = 16 };
-/* lanes, policy as typed, budget, act; tokens, layer, lane, kept */
-enum { LANES, USE, BUDGET, ACT, TOKENS, LAYER, LANE, KEPT };
+/* lanes, policy as typed, budget, act; layer, lane, response tokens at the first set, sets */
+enum { LANES, USE, BUDGET, ACT, LAYER, LANE, FIRST, KEPT };
 
 typedef struct trace {
     const char *name;
@@ -26,7 +26,11 @@ typedef struct trace {
     char path[400], weights[2][400];
 } trace;
 
+/* of values: lanes, policy as typed, budget, column, from, to */
+enum { COLUMN = 3, FROM, TO, VALUE_FIELDS };
+
 static golden_cells cells = {.n_field = FIELDS, .n_key = KEY_FIELDS};
+static golden_cells values = {.n_field = VALUE_FIELDS, .n_key = VALUE_FIELDS};
 static kvt_arena *memory;
 static trace traces[TRACES_MAX];
 
@@ -53,16 +57,17 @@ static const trace *trace_of(const char *name)
     return t;
 }
 
-/* "3-5 9" */
-static void read_runs(const char *text, uint8_t *mask)
+/* Gives the positions of "3-5 9", up to ';' or the end, that value; returns where it ends. */
+static const char *read_runs(const char *c, uint8_t *mask, uint8_t value)
 {
-    for (const char *c = text; *c;) {
+    while (*c && *c != ';') {
         char *end;
         long from = strtol(c, &end, 10), to = *end == '-' ? strtol(end + 1, &end, 10) : from;
         for (long j = from; j <= to; j++)
-            mask[j] = 1;
+            mask[j] = value;
         c = end + (*end == ' ');
     }
+    return c;
 }
 
 static void print_set(const char *what, const uint8_t *mask, int64_t n)
@@ -74,53 +79,93 @@ static void print_set(const char *what, const uint8_t *mask, int64_t n)
     printf("\n");
 }
 
-static void check_set(char *const *f, const uint8_t *got, int64_t T)
+/* Compares what a lane holds after each token with its line: the first set, then what leaves
+ * the one before and the new token, or each set whole. */
+static void check_line(char *const *f, const trace *t, bool whole,
+                       void (*held)(uint8_t *got, int64_t m, void *of), void *of)
 {
     uint8_t want[T_MAX] = {0};
-    read_runs(f[KEPT], want);
-    if (memcmp(want, got, (size_t)T) == 0)
-        return;
-    print_set("expected", want, T);
-    print_set("got", got, T);
-    fail_msg("after %s tokens, layer %s, lane %s", f[TOKENS], f[LAYER], f[LANE]);
+    int64_t N = t->s->spec.n_prompt, T = N + t->s->spec.n_response, m = atoll(f[FIRST]);
+    const char *at = read_runs(f[KEPT], want, 1);
+    for (;; m++) {
+        uint8_t got[T_MAX] = {0};
+        held(got, m, of);
+        if (memcmp(want, got, (size_t)T) != 0) {
+            print_set("expected", want, T);
+            print_set("got", got, T);
+            fail_msg("after %lld tokens, layer %s, lane %s", (long long)m, f[LAYER], f[LANE]);
+        }
+        if (!*at)
+            return;
+        if (whole)
+            memset(want, 0, sizeof want);
+        else
+            want[N + m] = 1;
+        at = read_runs(at + 1, want, whole);
+    }
 }
 
 /* ---- policies that evict: a whole replay ---------------------------------------------------
  */
 
-static void check_evicted(const golden_cell *c, const trace *t)
+/* One policy at one budget; must be answered. */
+static kvt_results *replay(const trace *t, const char *use, const char *budget, kvt_act act)
 {
-    char *const *f = c->line;
     const char *path = t->path, *weights[] = {t->weights[0], t->weights[1]};
     kvt_replay_spec spec = {.trace = &path,
                             .n_trace = 1,
-                            .policies = f[USE],
-                            .budgets = f[BUDGET],
+                            .policies = use,
+                            .budgets = budget,
                             .weights = weights,
                             .n_weights = 2,
-                            .act =
-                                strcmp(f[ACT], "prefill") == 0 ? KVT_ACT_PREFILL : KVT_ACT_OWN,
+                            .act = act,
                             .oracle = "none",
                             .no_controls = true,
-                            .no_output_error = true,
                             .out_dir = "",
                             .keep_arrays = true};
     kvt_results *found = runs_replay(&spec, NULL);
-    const kvt_result *r = found->result[0];
-    int64_t N = t->s->spec.n_prompt, T = N + t->s->spec.n_response;
     assert_int_equal(found->n, 1);
-    if (strcmp(r->cell[0].status, "ok") != 0)
-        fail_msg("%s: %s", r->cell[0].status, r->cell[0].error);
+    assert_int_equal(found->result[0]->n_cell, 1);
+    if (strcmp(found->result[0]->cell[0].status, "ok") != 0)
+        fail_msg("%s: %s", found->result[0]->cell[0].status, found->result[0]->cell[0].error);
+    return found;
+}
+
+/* What a lane held, as a result or the driver has it. */
+typedef struct lane_of {
+    const kvt_result *r;
+    const mini_result *plain;
+    const toy *toy;
+    int layer, lane;
+    bool drop_first;
+} lane_of;
+
+static void held_by_result(uint8_t *got, int64_t m, void *of)
+{
+    const lane_of *x = of;
+    for (int64_t j = 0; j < x->r->n_prompt + m; j++) {
+        int32_t gone = kvt_result_evict_step(x->r, 0, x->layer, x->lane, j);
+        /* with drop_first the decision in front of row m is that of step m - 1 */
+        got[j] = gone < 0 || gone + x->drop_first > m;
+    }
+}
+
+static void held_by_driver(uint8_t *got, int64_t m, void *of)
+{
+    const lane_of *x = of;
+    memcpy(got, mini_held(x->plain, x->toy, m, x->layer, x->lane), (size_t)x->toy->T);
+}
+
+static void check_evicted(const golden_cell *c, const trace *t)
+{
+    char *const *f = c->line;
+    bool prefill = strcmp(f[ACT], "prefill") == 0;
+    kvt_results *found = replay(t, f[USE], f[BUDGET], prefill ? KVT_ACT_PREFILL : KVT_ACT_OWN);
+    lane_of x = {.r = found->result[0], .drop_first = c->policy->traits.drop_first};
+    assert_int_equal(c->n_line, x.r->n_layer * x.r->n_lane);
     for (int i = 0; i < c->n_line; i++, f += FIELDS) {
-        uint8_t got[T_MAX] = {0};
-        int64_t m = atoll(f[TOKENS]);
-        assert_true(atoi(f[LAYER]) < r->n_layer && atoi(f[LANE]) < r->n_lane);
-        for (int64_t j = 0; j < N + m; j++) {
-            int32_t gone = kvt_result_evict_step(r, 0, atoi(f[LAYER]), atoi(f[LANE]), j);
-            /* with drop_first the decision in front of row m is that of step m - 1 */
-            got[j] = gone < 0 || gone + c->policy->traits.drop_first > m;
-        }
-        check_set(f, got, T);
+        x.layer = atoi(f[LAYER]), x.lane = atoi(f[LANE]);
+        check_line(f, t, false, held_by_result, &x);
     }
     kvt_results_free(found);
 }
@@ -143,9 +188,12 @@ static void check_skipped(const golden_cell *c, const trace *t)
     CHECK_OK(mini_run(&r, &spec, memory, &err), &err);
     if (r.skipped)
         fail_msg("skipped: %s", r.why);
-    for (int i = 0; i < c->n_line; i++, f += FIELDS)
-        check_set(f, mini_held(&r, plain, atoll(f[TOKENS]), atoi(f[LAYER]), atoi(f[LANE])),
-                  plain->T);
+    lane_of x = {.plain = &r, .toy = plain};
+    assert_int_equal(c->n_line, plain->n_layer * r.n_lane);
+    for (int i = 0; i < c->n_line; i++, f += FIELDS) {
+        x.layer = atoi(f[LAYER]), x.lane = atoi(f[LANE]);
+        check_line(f, t, true, held_by_driver, &x);
+    }
     kvt_arena_rewind(memory, mark);
 }
 
@@ -156,32 +204,52 @@ static void keeps_what_the_paper_says(void **state)
     (c->policy->traits.effect == KVT_SKIP ? check_skipped : check_evicted)(c, t);
 }
 
-/* From lanes/NAME.csv for every NAME there is. */
-static void read_folder(void)
+static void gives_the_published_number(void **state)
 {
-    DIR *d = opendir(KVT_SOURCE_DIR "/tests/golden/lanes");
-    char name[128], policy[64];
+    const golden_cell *c = *state;
+    char *const *f = c->line;
+    kvt_results *found = replay(trace_of(f[LANES]), f[USE], f[BUDGET], KVT_ACT_OWN);
+    double got = runs_value(&found->result[0]->cell[0], f[COLUMN]);
+    double from = atof(f[FROM]), to = atof(f[TO]), near = 2e-4 * to;
+    if (!(got >= from - near && got <= to + near))
+        fail_msg("%s is %.9g, expected %s to %s", f[COLUMN], got, f[FROM], f[TO]);
+    kvt_results_free(found);
+}
+
+static void name_cell(golden_cell *c)
+{
+    char policy[64];
+    char *const *f = c->line;
+    snprintf(policy, sizeof policy, "%.*s", (int)strcspn(f[USE], ":/"), f[USE]);
+    snprintf(c->name, sizeof c->name, "%s at %s %s %s", f[USE], f[BUDGET], f[ACT], f[LANES]);
+    c->policy = kvt_policy_find(policy);
+    if (!c->policy) {
+        fprintf(stderr, "no policy %s\n", policy);
+        exit(1);
+    }
+}
+
+/* From FOLDER/NAME.csv for every NAME there is. */
+static void read_folder(const char *folder)
+{
+    char name[300];
+    snprintf(name, sizeof name, "%s/tests/golden/%s", KVT_SOURCE_DIR, folder);
+    DIR *d = opendir(name);
     for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
         const char *end = strstr(e->d_name, ".csv");
         int from = cells.n;
         if (!end)
             continue;
-        snprintf(name, sizeof name, "lanes/%.*s", (int)(end - e->d_name), e->d_name);
+        snprintf(name, sizeof name, "%s/%.*s", folder, (int)(end - e->d_name), e->d_name);
         golden_read(&cells, NULL, name);
-        for (golden_cell *c = cells.cell + from; c < cells.cell + cells.n; c++) {
-            snprintf(policy, sizeof policy, "%.*s", (int)strcspn(c->line[USE], ":/"),
-                     c->line[USE]);
-            c->policy = kvt_policy_find(policy);
-            snprintf(c->name, sizeof c->name, "%s at %s %s %s", c->line[USE], c->line[BUDGET],
-                     c->line[ACT], c->line[LANES]);
-            if (!c->policy) {
-                fprintf(stderr, "%s: no policy %s\n", name, policy);
-                exit(1);
-            }
-        }
+        for (golden_cell *c = cells.cell + from; c < cells.cell + cells.n; c++)
+            name_cell(c);
     }
-    if (d)
-        closedir(d);
+    if (!d || cells.n == 0) {
+        fprintf(stderr, "%s: no cells\n", folder);
+        exit(1);
+    }
+    closedir(d);
 }
 
 static int close_traces(void **state)
@@ -193,15 +261,27 @@ static int close_traces(void **state)
 
 int main(void)
 {
-    cells.memory = memory = kvt_arena_new((size_t)1 << 30);
-    read_folder();
-    static struct CMUnitTest tests[GOLDEN_CELLS_MAX];
+    cells.memory = values.memory = memory = kvt_arena_new((size_t)1 << 30);
+    read_folder("decode");
+    read_folder("geometry");
+    read_folder("oracles");
+    golden_read(&values, NULL, "think");
+    golden_read(&values, NULL, "oracle_budget");
+    static struct CMUnitTest tests[2 * GOLDEN_CELLS_MAX];
+    int n = 0;
     for (int i = 0; i < cells.n; i++)
-        tests[i] = (struct CMUnitTest){.name = cells.cell[i].name,
-                                       .test_func = keeps_what_the_paper_says,
-                                       .initial_state = &cells.cell[i]};
+        tests[n++] = (struct CMUnitTest){.name = cells.cell[i].name,
+                                         .test_func = keeps_what_the_paper_says,
+                                         .initial_state = &cells.cell[i]};
+    for (int i = 0; i < values.n; i++) {
+        golden_cell *c = &values.cell[i];
+        snprintf(c->name, sizeof c->name, "%s of %s at %s %s", c->line[COLUMN], c->line[USE],
+                 c->line[BUDGET], c->line[LANES]);
+        tests[n++] = (struct CMUnitTest){
+            .name = c->name, .test_func = gives_the_published_number, .initial_state = c};
+    }
     int failed =
-        _cmocka_run_group_tests("kept slots", tests, (size_t)cells.n, runs_open, close_traces);
+        _cmocka_run_group_tests("kept slots", tests, (size_t)n, runs_open, close_traces);
     kvt_arena_free(memory);
-    return failed || cells.n == 0;
+    return failed;
 }

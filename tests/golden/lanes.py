@@ -1,4 +1,7 @@
 """The trace of lanes.h, in numpy. Run by make_decode.py and make_geometry.py only."""
+import csv
+import os
+
 import numpy as np
 
 from toy import mix
@@ -91,8 +94,6 @@ def write(cells, folder, whole=()):
     """cells: policy text, lanes, budget, act, sets of (tokens, layer, lane, kept). A line is a lane: the
     set after `from` tokens, then after each further one what has left; of the policies in `whole` the
     whole set each time."""
-    import csv
-    import os
     files = {}
     for use, t, budget, act, sets in cells:
         name = use.split(":")[0]
@@ -123,8 +124,8 @@ def write(cells, folder, whole=()):
 
 def write_values(cells, name):
     """cells: policy text, lanes, budget, column of cells.csv, from, to."""
-    import csv
-    with open(f"{name}.csv", "w", newline="") as f:
+    os.makedirs("values", exist_ok=True)
+    with open(f"values/{name}.csv", "w", newline="") as f:
         out = csv.writer(f, lineterminator="\n")
         out.writerow(["lanes", "use", "budget", "column", "from", "to"])
         n = 0

@@ -265,8 +265,8 @@ int main(void)
     read_folder("decode");
     read_folder("geometry");
     read_folder("oracles");
-    golden_read(&values, NULL, "think");
-    golden_read(&values, NULL, "oracle_budget");
+    golden_read(&values, NULL, "values/think");
+    golden_read(&values, NULL, "values/oracle_budget");
     static struct CMUnitTest tests[2 * GOLDEN_CELLS_MAX];
     int n = 0;
     for (int i = 0; i < cells.n; i++)

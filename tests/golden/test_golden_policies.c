@@ -203,7 +203,8 @@ static void keeps_the_published_set(void **state)
 /* ---- nothing is missing silently ------------------------------------------------------------
  */
 
-static const char *const folders[] = {"", "attention/", "decode/", "geometry/"};
+static const char *const folders[] = {"",          "attention/", "decode/",
+                                      "geometry/", "oracles/",   "values/"};
 
 /* Policies without a golden file, and what holds them instead. A policy that no trace can
  * answer keeps nothing. */
@@ -211,11 +212,6 @@ static const char *const without[][2] = {
     {"full", "keeps everything: property/test_policies.c"},
     {"random", "its draws are its own: property/test_policies.c"},
     {"scores", "keeps what another program says: unit/test_replay_cases.c"},
-    {"think", "keeps channels, not slots: unit/test_channels.c"},
-    {"oracle-assign", "exhaustive search: property/test_schedules.c"},
-    {"oracle-greedy", "its definition in plain loops: property/test_schedules.c"},
-    {"belady", "its definition in plain loops: property/test_schedules.c"},
-    {"oracle-output", "exhaustive search: unit/test_oracle_output.c"},
 };
 
 static bool has_file(const char *folder, const char *policy)

@@ -89,10 +89,10 @@ static const kvt_choice compats[] = {
     [IS_ADAKV] = {"adakv", "window=32,pool=7,kind=max,order=sum",
                   "FFY0/AdaKV efe4e2e, fixed budgets: means over rows and heads, which rank as "
                   "the sums of paper do (its max is order=max)"},
-    [IS_FRONTIER] = {"sparse-frontier",
-                     "window=256,pool=7,kind=mean,order=sum,over=all,local=128,prefix=4",
-                     "PiotrNawrot/sparse-frontier: 256 queries vote, of which the last 128 "
-                     "tokens are kept, and the first 4"},
+    [IS_FRONTIER] =
+        {"sparse-frontier", "window=256,pool=7,kind=mean,order=sum,over=all,local=128,prefix=4",
+         "PiotrNawrot/sparse-frontier, defaults of its class (its runs have pool=21): "
+         "256 queries vote, of which the last 128 tokens are kept, and the first 4"},
     [IS_COLD] =
         {"cold-compress", "window=16,pool=5,kind=mean,order=sum,edge=inside,over=all",
          "AnswerDotAI/cold-compress 11db56e: 16 queries vote, the ends of the pool are not "

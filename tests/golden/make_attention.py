@@ -214,8 +214,8 @@ def adakv_kvpress(t, B, W=64, k=5, alpha=0.2, order="pool"):
 
 
 def adakv_frontier(t, B, W=256, k=21, local=128, prefix=4, alpha=0.2):
-    """PiotrNawrot/sparse-frontier AdaSnapKVCompression: maximum over rows, then heads, mean pool over
-    all tokens; the safe ones of each head are max(int(0.2 B), protected)."""
+    """PiotrNawrot/sparse-frontier AdaSnapKVCompression, pool 21 as its runs have: maximum over rows,
+    then heads, mean pool over all tokens; the safe ones of each head are max(int(0.2 B), protected)."""
     for l in range(t.L):
         s = []
         for a in range(t.G):
@@ -661,6 +661,7 @@ def observation_windows(b, s, long_):
         yield "snapkv", b, "compat=cold-compress", "", B, snapkv_all(b, B, 16, 5, 16, 0, True)
     for B in (133, 150, 299):
         yield "snapkv", long_, "compat=sparse-frontier", "", B, snapkv_all(long_, B, 256, 7, 128, 4, False)
+        yield "snapkv", long_, "compat=sparse-frontier,pool=21", "", B, snapkv_all(long_, B, 256, 21, 128, 4, False)
     for B in (65, 99):
         yield "snapkv", b, "compat=kvpress", "", B, snapkv(b, B, 64, 5, "mean", "pool")
     yield "snapkv", s, "window=39", "", 39, snapkv(s, 39, 39)
@@ -754,7 +755,9 @@ def values_and_rows(b, s, long_, grown):
         yield "cake", b, "window=8,tau2=0.1", "", B, cake(b, B, 8, tau2=0.1)
     for B in (65, 80, 99):
         yield ("criticalkv", b, "compat=kvpress,base=snapkv,base.compat=kvpress", "", B,
-               criticalkv(b, B, 64, 5, "mean", "pool", least=0))
+               criticalkv(b, B, 64, 5, "mean", "pool", least=0, mean=True))
+        yield ("criticalkv", b, "epsilon=0.01,share=0,compat=kvpress,base.compat=kvpress", "", B,
+               criticalkv(b, B, 64, 5, "mean", "pool", share=0, least=0, mean=True, eps=0.01))
         yield "chunkkv", b, "compat=kvpress,base.compat=kvpress", "", B, chunkkv_kvpress(b, B)
     for B in (20, 39, 40, 41, 60):
         yield "chunkkv", b, "compat=kvpress,base.compat=kvpress,base.window=8", "", B, chunkkv_kvpress(b, B, W=8)

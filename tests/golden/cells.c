@@ -66,3 +66,23 @@ void golden_read(golden_cells *out, const kvt_policy *p, const char *name)
     }
     buf_fini(&text);
 }
+
+void golden_runs(const char *text, uint8_t *mask)
+{
+    for (const char *c = text; *c;) {
+        char *end;
+        long from = strtol(c, &end, 10), to = *end == '-' ? strtol(end + 1, &end, 10) : from;
+        for (long j = from; j <= to; j++)
+            mask[j] = 1;
+        c = end + (*end == ' ');
+    }
+}
+
+void golden_print(const char *what, const uint8_t *mask, int64_t n)
+{
+    printf("  %-9s", what);
+    for (int64_t j = 0; j < n; j++)
+        if (mask[j])
+            printf(" %lld", (long long)j);
+    printf("\n");
+}

@@ -59,42 +59,21 @@ static toy *toy_of(const char *name)
     return toys[i].toy;
 }
 
-/* "3-5 9" */
-static void read_runs(const char *text, uint8_t *mask)
-{
-    for (const char *c = text; *c;) {
-        char *end;
-        long from = strtol(c, &end, 10), to = *end == '-' ? strtol(end + 1, &end, 10) : from;
-        for (long j = from; j <= to; j++)
-            mask[j] = 1;
-        c = end + (*end == ' ');
-    }
-}
-
-static void print_set(const char *what, const uint8_t *mask, int64_t n)
-{
-    printf("  %-9s", what);
-    for (int64_t j = 0; j < n; j++)
-        if (mask[j])
-            printf(" %lld", (long long)j);
-    printf("\n");
-}
-
 static void check_line(char *const *f, const mini_result *r, const toy *t)
 {
     uint8_t want[T_MAX] = {0};
     bool least = strncmp(f[KEPT], ">=", 2) == 0;
     const uint8_t *got = mini_held(r, t, atoi(f[TOKENS]), atoi(f[LAYER]), atoi(f[LANE]));
     int64_t other = 0, kept = 0;
-    read_runs(f[KEPT] + 2 * least, want);
+    golden_runs(f[KEPT] + 2 * least, want);
     for (int64_t j = 0; j < t->T; j++) {
         other += least ? want[j] && !got[j] : want[j] != got[j];
         kept += got[j];
     }
     if (other == 0 && (!least || kept == atoll(f[BUDGET])))
         return;
-    print_set("expected", want, t->T);
-    print_set("got", got, t->T);
+    golden_print("expected", want, t->T);
+    golden_print("got", got, t->T);
     fail_msg("after %s tokens, layer %s, lane %s", f[TOKENS], f[LAYER], f[LANE]);
 }
 

@@ -38,27 +38,6 @@ static void read_cells(const kvt_policy *p, const char *name)
                  c->line[LIMIT], c->line[ACT], c->line[TOY]);
 }
 
-/* "3-5 9" */
-static void read_runs(const char *text, uint8_t *mask)
-{
-    for (const char *c = text; *c;) {
-        char *end;
-        long from = strtol(c, &end, 10), to = *end == '-' ? strtol(end + 1, &end, 10) : from;
-        for (long j = from; j <= to; j++)
-            mask[j] = 1;
-        c = end + (*end == ' ');
-    }
-}
-
-static void print_set(const char *what, const uint8_t *mask, int64_t n)
-{
-    printf("  %-9s", what);
-    for (int64_t j = 0; j < n; j++)
-        if (mask[j])
-            printf(" %lld", (long long)j);
-    printf("\n");
-}
-
 static void keeps_what_the_paper_says(void **state)
 {
     const cell *c = *state;
@@ -82,10 +61,10 @@ static void keeps_what_the_paper_says(void **state)
         char *const *f = c->line + i * FIELDS;
         uint8_t want[T_MAX] = {0};
         const uint8_t *got = mini_held(&r, t, atoi(f[TOKENS]), atoi(f[LAYER]), atoi(f[LANE]));
-        read_runs(f[KEPT], want);
+        golden_runs(f[KEPT], want);
         if (memcmp(want, got, (size_t)t->T) != 0) {
-            print_set("expected", want, t->T);
-            print_set("got", got, t->T);
+            golden_print("expected", want, t->T);
+            golden_print("got", got, t->T);
             fail_msg("after %s tokens, layer %s, lane %s", f[TOKENS], f[LAYER], f[LANE]);
         }
     }

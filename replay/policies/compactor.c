@@ -13,7 +13,7 @@
  *
  * Differs: kvpress fills the last chunk up with zeros that take part (compat=kvpress); the
  * draws are seeded, a stream for each lane, which draws for all heads of its layer; pinned by a
- * rule, there by a score of max + 1 (release 0.5.5: of max, with which the best token ties).
+ * rule, there by the largest score, with which the best token ties.
  * Exact given the draws. Needs the queries of the whole prompt (kvt capture --queries all).
  * Cost for each lane, once: O(H S C D + G S (D K + K^2)) time for chunks of C tokens, O(S (D +
  * G)) memory; two floats a slot. */

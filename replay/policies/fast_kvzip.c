@@ -17,7 +17,8 @@
  * Not specified: the norm's eps (1e-6 here). b_u is added once, as inference does (the
  * published training adds it twice); Janghyun1230/FastKVzip 7d78b34.
  *
- * Differs: the prompt only; the published code may go on while decoding. Cost for each lane:
+ * Differs: the prompt only; the published code may go on while decoding. kvpress 0.5.5 keeps
+ * one last token at least. Cost for each lane:
  * O(d (R + 1) E) a token, once; one float a slot. */
 #include "kvt/pieces.h"
 

@@ -1,6 +1,7 @@
 /* test_golden_scored.c - what policies with a learned score keep, token by token, against numpy
- * versions in double, written from the papers (make_scorers.py), and KVzap against kvpress
- * itself (make_kvpress_kvzap.py). Every cell of the CSV files is a test of its own. */
+ * versions in double, written from the papers (make_scorers.py), and KVzap and Fast KVzip
+ * against kvpress itself (make_kvpress_kvzap.py, make_kvpress_fast.py). Every cell of the CSV
+ * files is a test of its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,6 +78,7 @@ int main(void)
     for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++)
         read_cells(kvt_policy_find(policies[i]), NULL);
     read_cells(kvt_policy_find("kvzap"), "kvpress_kvzap");
+    read_cells(kvt_policy_find("fast-kvzip"), "kvpress_fast");
     static struct CMUnitTest tests[GOLDEN_CELLS_MAX];
     for (int i = 0; i < cells.n; i++)
         tests[i] = (struct CMUnitTest){.name = cells.cell[i].name,

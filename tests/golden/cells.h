@@ -5,7 +5,7 @@
 
 #include "kvt/policy.h"
 
-enum { GOLDEN_CELLS_MAX = 1024, GOLDEN_LINES_MAX = 8192 };
+enum { GOLDEN_CELLS_MAX = 1536, GOLDEN_LINES_MAX = 8192 };
 
 typedef struct golden_cell {
     char name[160]; /* the caller's */

@@ -179,11 +179,14 @@ def rkv(t, budget, window=8, pool=7, lam=0.1, similar=0.5, retain="last", column
     return each_lane(t, lane)
 
 
-# ---- H2O: Zhang et al. 2023, arXiv 2306.14048: awslabs/keys_values a34f07d (h2o.py: normalised
+# ---- H2O: Zhang et al. 2023, arXiv 2306.14048: FMInference/H2O ac75c2a (h2o_hf/utils_real_drop,
+# ---- h2o_flexgen), llama-cookbook (the first head of each group), awslabs/keys_values a34f07d (h2o.py: normalised
 # ---- scores, grace, values), RUCAIBox/ForesightKV fdb541f (its baseline) --------------------------
 
-def h2o(t, budget, window=0, lifetime=False, values=False, every=1):
+def h2o(t, budget, window=0, lifetime=False, values=False, every=1, at_prompt=None, heads_of=None):
+    """window: newest tokens that stay, at the end of the prompt `at_prompt`."""
     def lane(l, g):
+        heads = heads_of(g) if heads_of else t.heads(g)
         score = {p: 0.0 for p in range(t.T)}
         length = np.linalg.norm(t.v[l, g], axis=1)
 
@@ -195,15 +198,16 @@ def h2o(t, budget, window=0, lifetime=False, values=False, every=1):
             for p, a in zip(pos, rows):
                 score[p] += a
 
-        add(list(range(t.N)), t.columns[l, t.heads(g)].mean(0), t.N)
+        add(list(range(t.N)), t.columns[l, heads].mean(0), t.N)
 
         def decide(m, pos):
             now = t.N - 1 + m
             s = {p: score[p] / (now + 1 - max(p, t.N - 1)) if lifetime else score[p] for p in pos}
-            return top(pos, s, budget, pos[-window:] if window else [])
+            newest = window if m or at_prompt is None else at_prompt
+            return top(pos, s, budget, pos[-newest:] if newest else [])
 
         def attend(m, pos):
-            add(pos, np.mean([t.row(l, h, pos[-1], pos) for h in t.heads(g)], axis=0), 1)
+            add(pos, np.mean([t.row(l, h, pos[-1], pos) for h in heads], axis=0), 1)
 
         return steps(t, l, g, budget, decide, attend, every)
     return each_lane(t, lane)
@@ -246,7 +250,7 @@ def h2o_lm_eval(t, budget, mask="active", recent=0.5, by_head=False):
             hh = budget - R if mask != "greedy" else budget
             a = t.a[l, heads].sum(0)
             if mask == "active":  # columns of all rows, later ones included, and a band
-                heavy = set(best(a.sum(0), hh))
+                heavy = set(best(a.sum(0), hh, 1e-4))  # a trace has sums of exact rows
                 for m in range(t.M):
                     i = t.N + m
                     yield m + 1, l, lane, sorted(p for p in range(i + 1) if p in heavy or i - p <= R)
@@ -377,6 +381,10 @@ def cells():
     for B in (3, 6, 7):  # a prompt no longer than the window: the latest
         yield "morphkv", eight, B, "own", morphkv(eight, B)
         yield "r-kv:window=16,every=1", eight, B, "own", rkv(eight, B, 16, every=1)
+    long = Lanes("9/1/1/2/1/80/5/8")  # longer than the 64 rows of the default
+    for B in (30, 70):
+        yield "scissorhands", long, B, "own", scissorhands(long, B)
+        yield "scissorhands:compat=published", long, B, "own", scissorhands(long, B, rows=400)
     for t in (A, B2):
         yield "streaming:compat=official", t, 9, "own", streaming(t, 9, 4)
         yield "streaming:compat=official-ppl", t, 9, "own", streaming(t, 9, 1)
@@ -420,6 +428,10 @@ def cells():
             yield "r-kv:compat=snapkv,every=4", t, B, "own", rkv(t, B, lam=1, every=4)
             yield "r-kv:every=2,retain=first,window=3,pool=3,lambda=0.5", t, B, "own", rkv(t, B, 3, 3, 0.5, retain="first", every=2)
         for B in (6, 20):
+            yield "h2o", t, B, "own", h2o(t, B, B // 2)
+            yield "h2o:recent=0", t, B, "own", h2o(t, B)
+            yield "h2o:compat=flexgen", t, B, "own", h2o(t, B, (B + 1) // 2, at_prompt=(B + 1) // 2 - 1)
+            yield "h2o:compat=cookbook", t, B, "own", h2o(t, B, B // 2, heads_of=lambda g: [g * t.R])
             yield "h2o:compat=keys-values", t, B, "own", h2o(t, B, lifetime=True)
             yield "h2o:compat=keys-values,window=3", t, B, "own", h2o(t, B, 3, lifetime=True)
             yield "h2o:compat=keys-values,values=true,window=3", t, B, "own", h2o(t, B, 3, lifetime=True, values=True)

@@ -14,8 +14,7 @@ run again with numbers that are off by a millionth.
 
 The version is newer than the commit 8bb29b9 that kvt's compat=kvpress names. What is another in it: at least one slot
 is kept (compute_n_kept; 8bb29b9: int(T (1 - ratio)) in ScorerPress), and the safe slots of AdaKV and the first stage of
-CriticalKV are at least one, as they are for kvt's allocator ada and compat=paper; Knorm's norm is in f32 at least;
-Expected Attention asks for more tokens than sinks.
+CriticalKV are at least one, as they are for kvt's allocator ada and for criticalkv's compat=paper.
 """
 import csv
 import math
@@ -235,7 +234,7 @@ def expected(**args):
 def cases():
     """policy, params, allocator, its params, kvpress's sets, (why, kvt's sets) or None, toys, budgets"""
     K = "compat=kvpress"
-    both, small = (BIG, SMALL), (SMALL,)
+    both = (BIG, SMALL)
     kv = "rule=kvpress"
     # plain scores
     yield "l2norm", K, "", "", plain(lambda t, r: KnormPress(r)), None, both, (1, 7, 30)
@@ -248,13 +247,15 @@ def cases():
         expected(use_covariance=False, use_vnorm=False, n_future_positions=64)), None, both, (12, 30)
     yield "expected-attention", "compat=kvpress-lukv", "", "", plain(expected(epsilon=2e-2)), None, both, (12, 30)
     yield "capkv", K, "", "", plain(lambda t, r: CapPress(r)), None, both, (5, 12, 30)
-    yield "capkv", K + ",tau=1,future=16", "", "", plain(lambda t, r: CapPress(r, tau=1.0, n_future_positions=16)), None, both, (12, 30)
+    yield "capkv", K + ",tau=1,future=16", "", "", plain(
+        lambda t, r: CapPress(r, tau=1.0, n_future_positions=16)), None, both, (12, 30)
     yield "qfilters", K, "", "", plain(qfilter), None, both, (1, 12, 30)
     for of, kind in (("product", "kv_product"), ("key", "key"), ("value", "value"), ("average", "kv_avg")):
         yield "cur", f"{K},of={of}", "", "", plain(lambda t, r: CURPress(r, leverage_type=kind)), None, both, (5, 12, 30)
     yield "cur", K + ",local=0,sinks=2", "", "", plain(
         lambda t, r: CURPress(r, use_local_approximation=False, num_sinks=2)), None, both, (12, 30)
-    yield "cur", K + ",random=20", "", "", drawn(lambda t, r: CURPress(r, use_random_leverage=True), 20, True), None, both, (12, 30)
+    yield "cur", K + ",random=20", "", "", drawn(
+        lambda t, r: CURPress(r, use_random_leverage=True), 20, True), None, both, (12, 30)
     # partitions
     lag = lambda size, sinks=4: lambda t, r: LagKVPress(r, lag_size=size, n_sink=sinks)
     yield "lagkv", K + ",lag=16", "", "", plain(lag(16)), (TIES, tied(lag(16))), both, (31, 40, 50)
@@ -271,9 +272,11 @@ def cases():
             yield ("compactor", f"{K},sketch={sketch},chunk={chunk}", "", "", drawn(make, sketch, False),
                    (ENDS, with_ends(drawn(make, sketch, False), 8, 4)), both, (12,))
     yield "compactor", K + ",sketch=0,blend=0.35,first=3,last=2", "", "", drawn(
-        lambda t, r: CompactorPress(r, sketch_dimension=8, blending=0.35, sink_size_start=3, sink_size_end=2), 0, False), None, both, (20,)
+        lambda t, r: CompactorPress(r, sketch_dimension=8, blending=0.35, sink_size_start=3, sink_size_end=2),
+        0, False), None, both, (20,)
     for chunk in (32, 256):
-        yield "noncausal", f"{K},chunk={chunk}", "", "", plain(lambda t, r: NonCausalAttnPress(r, chunk_size=chunk)), None, both, (1, 12, 30)
+        yield "noncausal", f"{K},chunk={chunk}", "", "", plain(
+            lambda t, r: NonCausalAttnPress(r, chunk_size=chunk)), None, both, (1, 12, 30)
     # the last queries
     yield "observed", "", "", "", plain(lambda t, r: ObservedAttentionPress(r), True), None, both, (1, 12, 30)
     yield "snapkv", K + ",window=16", "", "", plain(snap(16, 5)), None, both, (20, 30)
@@ -295,14 +298,14 @@ def cases():
         make = lambda t, r: CriticalKVPress(snap(window, 5)(t, r))
         yield ("criticalkv", K + base, "", "", plain(make),
                (WINDOW, pinned_first(make, lambda t: slice(t.N - window, t.N))), both, budgets)
-    yield "criticalkv", K + ",share=0.25,base=expected-attention,base.compat=kvpress,base.norm=none", "", "", plain(
-        lambda t, r: CriticalKVPress(expected(use_vnorm=False)(t, r), first_stage_ratio=0.25)), (WINDOW, pinned_first(
-            lambda t, r: CriticalKVPress(expected(use_vnorm=False)(t, r), first_stage_ratio=0.25), lambda t: slice(0, 4))), both, (6, 12, 30)
+    make = lambda t, r: CriticalKVPress(expected(use_vnorm=False)(t, r), first_stage_ratio=0.25)
+    yield ("criticalkv", K + ",share=0.25,base=expected-attention,base.compat=kvpress,base.norm=none", "", "",
+           plain(make), (WINDOW, pinned_first(make, lambda t: slice(0, 4))), both, (6, 12, 30))
     yield "criticalkv", "compat=paper,base=keydiff,base.compat=kvpress", "", "", plain(
         lambda t, r: CriticalKVPress(KeyDiffPress(r))), None, both, (1, 7)
-    for base, make in (("cur", lambda t, r: CURPress(r)), ("noncausal", lambda t, r: NonCausalAttnPress(r)), ("capkv", lambda t, r: CapPress(r))):
-        yield ("criticalkv", f"{K},base={base},base.compat=kvpress", "", "", plain(lambda t, r: CriticalKVPress(make(t, r))),
-               None, (BIG,), (12, 30))
+    for base, kind in (("cur", CURPress), ("noncausal", NonCausalAttnPress), ("capkv", CapPress)):
+        yield ("criticalkv", f"{K},base={base},base.compat=kvpress", "", "",
+               plain(lambda t, r: CriticalKVPress(kind(r))), None, (BIG,), (12, 30))
     yield "criticalkv", K + ",base=l2norm,base.compat=kvpress", "", "", plain(classic), None, both, (1,)
     for alpha in (0.2, 0.6):
         make = lambda t, r: CriticalAdaKVPress(snap(4, 5)(t, r), alpha_safeguard=alpha)
@@ -390,7 +393,8 @@ def main():
                 rows.append([name, "think", params, "", "", 0, l, g, runs(kept), "", "", ""])
     with open("kvpress_more.csv", "w", newline="") as f:
         out = csv.writer(f, lineterminator="\n")
-        out.writerow(["toy", "policy", "params", "share", "share_params", "budget", "layer", "lane", "kept", "lost", "gained", "why"])
+        out.writerow(["toy", "policy", "params", "share", "share_params", "budget", "layer", "lane", "kept", "lost", "gained",
+                      "why"])
         out.writerows(rows)
     write_rule()
     for why, n in sorted(explained.items()):

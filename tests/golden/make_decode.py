@@ -131,7 +131,7 @@ def keyformer(t, budget, recent=0.3, start=1.0, end=2.0, step=0.0, rows=0, blind
 
 # ---- MorphKV: Ghadia et al. 2025, arXiv 2503.00979; ghadiaravi13/MorphKV 8903d2a ------------------
 
-def morphkv(t, budget, window=32, fuse="sum", after=1.0):
+def morphkv(t, budget, window=32, fuse="sum", after=1.0, every=1):
     """Last `window` queries, softmax over what is older than they are, maximum over the group. The
     code decides in front of the next row, whose token counts: T >= after (1 + budget)."""
     def lane(l, g):
@@ -143,7 +143,7 @@ def morphkv(t, budget, window=32, fuse="sum", after=1.0):
             fused = a.sum(0) if fuse == "sum" else a.max(0)
             return top(old, dict(zip(old, fused)), budget - window) + new
 
-        return steps(t, l, g, budget, decide, limit=math.ceil(after * (budget + 1)) - 2)
+        return steps(t, l, g, budget, decide, every=every, limit=math.ceil(after * (budget + 1)) - 2)
     return each_lane(t, lane)
 
 
@@ -420,6 +420,7 @@ def cells():
             yield "morphkv:window=8", t, B, "own", morphkv(t, B, 8)
             yield "morphkv:window=5,fuse=max", t, B, "own", morphkv(t, B, 5, "max")
             yield "morphkv:window=8,evict_after=1.2", t, B, "own", morphkv(t, B, 8, after=1.2)
+            yield "morphkv:window=8,every=4", t, B, "own", morphkv(t, B, 8, every=4)
             yield "r-kv:every=1", t, B, "own", rkv(t, B, every=1)
             yield "r-kv:every=4", t, B, "own", rkv(t, B, every=4)
             yield "r-kv", t, B, "own", rkv(t, B)
@@ -430,6 +431,7 @@ def cells():
         for B in (6, 20):
             yield "h2o", t, B, "own", h2o(t, B, B // 2)
             yield "h2o:recent=0", t, B, "own", h2o(t, B)
+            yield "h2o:every=5", t, B, "own", h2o(t, B, B // 2, every=5)
             yield "h2o:compat=flexgen", t, B, "own", h2o(t, B, (B + 1) // 2, at_prompt=(B + 1) // 2 - 1)
             yield "h2o:compat=cookbook", t, B, "own", h2o(t, B, B // 2, heads_of=lambda g: [g * t.R])
             yield "h2o:compat=keys-values", t, B, "own", h2o(t, B, lifetime=True)

@@ -40,13 +40,13 @@ def oracle(t, budget, scope="lane", by_head=False, sinks=0, recent=0):
 
 # ---- decisions at every step that know the future ------------------------------------------------
 
-def greedy(t, budget):
+def greedy(t, budget, every=1):
     for l, g, heads in lanes_of(t):
         a = t.a[l, heads].sum(0)
-        yield from steps(t, l, g, budget, lambda m, pos: top(pos, a[t.N + m:].sum(0), budget))
+        yield from steps(t, l, g, budget, lambda m, pos: top(pos, a[t.N + m:].sum(0), budget), every=every)
 
 
-def belady(t, budget, theta=0.05):
+def belady(t, budget, theta=0.05, every=1):
     """Next row that gives it more than theta, mean over the heads; never is farthest."""
     for l, g, heads in lanes_of(t):
         a = t.a[l, heads].mean(0)
@@ -58,7 +58,7 @@ def belady(t, budget, theta=0.05):
                 return rows[0] if len(rows) else t.T
             return top(pos, {p: -wait(p) for p in pos}, budget)
 
-        yield from steps(t, l, g, budget, decide)
+        yield from steps(t, l, g, budget, decide, every=every)
 
 
 # ---- the best schedule of irreversible eviction: drop times x keys --------------------------------
@@ -92,14 +92,16 @@ def hungarian(cost):
     return out
 
 
-def schedule(a, N, budget):
+def schedule(a, N, budget, every=1):
     """a [T T] of a lane. Step after which each key goes (0: end of the prompt; large: never). What
     goes after the last row costs nothing, so that step is left out."""
     T = len(a)
     M = T - N
     left = np.cumsum(a[N:][::-1], axis=0)[::-1]  # [M T] of the rows m..
     left = np.vstack([left, np.zeros(T)])
-    times = [0] * max(0, N - budget) + [m for m in range(1, M) if N + m > budget]
+    times = [0] * max(0, N - budget)
+    for m in range(every, M, every):  # down to the budget again
+        times += [m] * max(0, N + m - budget - len(times))
     cost = np.full((len(times), T), 1e9)
     for i, m in enumerate(times):
         cost[i, :N + m] = left[m, :N + m]
@@ -128,10 +130,10 @@ def exhaustive(a, N, budget):
     return min(after(0, frozenset(k)) for k in itertools.combinations(range(N), min(budget, N)))
 
 
-def assign(t, budget, by_head=False):
+def assign(t, budget, by_head=False, every=1):
     for l, lane, heads in lanes_of(t, by_head):
         a = t.a[l, heads].sum(0)
-        gone, _ = schedule(a, t.N, budget)
+        gone, _ = schedule(a, t.N, budget, every)
         for m in range(t.M):  # what goes after the last row is anyone's
             yield m, l, lane, [p for p in range(t.N + m) if gone[p] > m]
 
@@ -234,6 +236,9 @@ def cells():
             yield "belady", t, B, "own", belady(t, B)
             yield "belady:theta=0.2", t, B, "own", belady(t, B, 0.2)
             yield "oracle-assign", t, B, "own", assign(t, B)
+            yield "oracle-greedy:every=3", t, B, "own", greedy(t, B, 3)
+            yield "belady:every=4", t, B, "own", belady(t, B, every=4)
+            yield "oracle-assign:every=3", t, B, "own", assign(t, B, every=3)
             yield "oracle-assign:heads=query", t, B, "own", assign(t, B, True)
         for B in (2, 5, 11):
             # its curves are concave, so that hulls are the optimum

@@ -139,6 +139,20 @@ void kvt_pop_score(const kvt_pop *p, const float *r, float *score, bool *pinned,
         drop_by_row(p, r, score, lane);
 }
 
+/* Beside what is pinned the best slot of a lane that pins none: no lane is left empty (C007).
+ * It is among the best of all wherever the lane would not be empty. */
+static void fix_one(bool *fixed, const float *score, int64_t n)
+{
+    int64_t best = 0;
+    for (int64_t s = 0; s < n; s++) {
+        if (fixed[s])
+            return;
+        best = score[s] > score[best] ? s : best;
+    }
+    if (n > 0)
+        fixed[best] = true;
+}
+
 void kvt_keep_best_of_all(bool *const *keep, const kvt_lane *lane, int n_lane,
                           const float *const *score, const bool *const *pinned,
                           const int64_t *budget)
@@ -153,12 +167,14 @@ void kvt_keep_best_of_all(bool *const *keep, const kvt_lane *lane, int n_lane,
     float *all = kvt_arena_array(a, n, sizeof *all);
     bool *fixed = kvt_arena_array(a, n, sizeof *fixed);
     bool *best = kvt_arena_array(a, n, sizeof *best);
-    for (int i = 0; all && fixed && best && i < n_lane; i++)
-        for (int64_t s = 0; s < lane[i].n_slot; s++, at++) {
-            all[at] = score[i][s];
-            fixed[at] = pinned[i][s];
-            open -= fixed[at];
-        }
+    for (int i = 0; all && fixed && best && i < n_lane; at += lane[i++].n_slot) {
+        size_t size = (size_t)lane[i].n_slot;
+        memcpy(all + at, score[i], size * sizeof *all);
+        memcpy(fixed + at, pinned[i], size * sizeof *fixed);
+        fix_one(fixed + at, all + at, lane[i].n_slot);
+        for (int64_t s = 0; s < lane[i].n_slot; s++)
+            open -= fixed[at + s];
+    }
     bool good = all && fixed && best && kvt_keep_best(best, all, fixed, n, open, a) >= 0;
     for (int i = 0; good && i < n_lane; best += lane[i++].n_slot)
         memcpy(keep[i], best, (size_t)lane[i].n_slot * sizeof *best);

@@ -103,12 +103,13 @@ static void filter(kvt_result *r, const bool *want)
 
 static void count_cell(job *j, const kvt_cell *c, bool asked)
 {
+    bool failed = strcmp(c->status, "failed") == 0;
     if (strcmp(c->status, "ok") == 0)
         j->computed_asked |= asked;
-    else if (asked && !j->why[0])
-        snprintf(j->why, sizeof j->why, "%s", c->error);
+    else if (asked && (!j->why[0] || (failed && j->n->failed == 0)))
+        snprintf(j->why, sizeof j->why, "%s", c->error); /* a failure, or the first reason */
     j->n->skipped += strcmp(c->status, "skipped") == 0;
-    j->n->failed += strcmp(c->status, "failed") == 0;
+    j->n->failed += failed;
 }
 
 static kvt_code give(job *j, kvt_result *r, bool asked, kvt_err *err)

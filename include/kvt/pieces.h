@@ -249,8 +249,8 @@ static inline int64_t kvt_max(int64_t a, int64_t b)
 KVT_API int64_t kvt_keep_best(bool *keep, const float *score, const bool *pinned, int64_t n,
                               int64_t k, kvt_arena *scratch);
 
-/* The same over lanes together: the best sum(budget) of them all beside what is pinned. Without
- * room nothing is marked, which is fewer than asked. */
+/* The same over lanes together: the best sum(budget) of them all, what is pinned and the best
+ * slot of each lane among them. Without room nothing is marked, which is fewer than asked. */
 KVT_API void kvt_keep_best_of_all(bool *const *keep, const kvt_lane *lane, int n_lane,
                                   const float *const *score, const bool *const *pinned,
                                   const int64_t *budget);

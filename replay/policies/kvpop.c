@@ -204,7 +204,7 @@ static void find_inputs(features *f, const kvt_lane *lane, int64_t at, int64_t n
 static void take_up(memory *m, const float *key, const float *value, float a_i, float a_f,
                     int64_t d_v)
 {
-    double log_f = -log1p(exp(-(double)a_f)), was = log_f + m->mu;
+    double log_f = a_f < -30 ? (double)a_f : -log1p(exp(-(double)a_f)), was = log_f + m->mu;
     double mu = m->seen > 0 && was > (double)a_i ? was : (double)a_i;
     float in = (float)exp((double)a_i - mu), keep = m->seen > 0 ? (float)exp(was - mu) : 0;
     float *z = m->data, *C = z + 2 * d_v;
@@ -233,7 +233,7 @@ static float read_out(const memory *m, const float *query, const kvt_lane *lane,
             y[j] += query[i] * C[j];
     }
     for (int64_t j = 0; j < d_v; j++) {
-        y[j] /= mass;
+        y[j] = mass > 0 ? y[j] / mass : 0; /* features so far apart that nothing is read */
         square += (double)y[j] * (double)y[j];
     }
     double scale = 1 / sqrt(square / (double)d_v + 1e-6);

@@ -97,7 +97,7 @@ const kvt_policy kvt_policy_oracle = {
         "heads=query keeps a set for each query head: the difference is what sharing a kv "
         "head costs. sinks= and recent= protect tokens as policies do: the difference is what "
         "their rule costs, whatever their scores.",
-    .differs = "",
+    .differs = "where lanes compete each keeps one slot at least",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_FUTURE,
                .scope = KVT_BY_MODEL,

@@ -26,13 +26,14 @@ synth *lanes_new(const char *name)
 {
     synth_spec s = synth_default();
     unsigned long long seed;
-    long long N, M;
-    if (sscanf(name, "%llu/%d/%d/%d/%d/%lld/%lld/%d", &seed, &s.n_layer, &s.model_layers,
-               &s.n_head, &s.n_kv_head, &N, &M, &s.head_dim) != 8) {
+    long long N, M, window = 0;
+    if (sscanf(name, "%llu/%d/%d/%d/%d/%lld/%lld/%d/%lld", &seed, &s.n_layer, &s.model_layers,
+               &s.n_head, &s.n_kv_head, &N, &M, &s.head_dim, &window) < 8) {
         fprintf(stderr, "no lanes: %s\n", name);
         exit(1);
     }
     s.seed = seed, s.n_prompt = N, s.n_response = M;
+    s.window = window;
     s.last_queries = -1;
     s.force = true;
     s.draw = draw;

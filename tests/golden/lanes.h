@@ -12,7 +12,8 @@
 
 #include "tests/synth.h"
 
-/* name is SEED/L/MODEL/H/G/N/M/D: of a model of MODEL layers the last L. */
+/* name is SEED/L/MODEL/H/G/N/M/D: of a model of MODEL layers the last L; with /W behind it
+ * every second one sees W tokens only. */
 synth *lanes_new(const char *name);
 /* A file of that kind ("qfilters", "triattention") for it. */
 KVT_CHECKED kvt_code lanes_scorer(const char *kind, const synth_spec *spec, const char *path,

@@ -18,8 +18,10 @@ def f32(x):
 
 
 def softmax(z):
-    w = np.exp(z - z.max(-1, keepdims=True))
-    return w / w.sum(-1, keepdims=True)
+    """A row that sees nothing is 0."""
+    most = z.max(-1, keepdims=True)
+    w = np.exp(z - np.where(np.isinf(most), 0, most))
+    return w / np.maximum(w.sum(-1, keepdims=True), 1e-300)
 
 
 class Lanes:
@@ -28,7 +30,8 @@ class Lanes:
 
     def __init__(self, name):
         self.name = name
-        self.seed, self.L, self.model, self.H, self.G, self.N, self.M, self.D = map(int, name.split("/"))
+        self.seed, self.L, self.model, self.H, self.G, self.N, self.M, self.D, *window = map(int, name.split("/"))
+        self.window = window[0] if window else 0
         self.R, self.T = self.H // self.G, self.N + self.M
         self.layer_id = list(range(self.model - self.L, self.model))
         L, H, G, T, D = self.L, self.H, self.G, self.T, self.D
@@ -38,6 +41,8 @@ class Lanes:
         key = np.repeat(self.k, self.R, axis=1)
         self.z = np.einsum("lhqd,lhkd->lhqk", self.q, key) / np.sqrt(D)
         self.z[:, :, np.triu(np.ones((T, T), bool), 1)] = -np.inf
+        if self.window:  # of the odd layers, the query itself included
+            self.z[1::2, :, np.tril(np.ones((T, T), bool), -self.window)] = -np.inf
         self.exact = softmax(self.z)
         self.a = f16(self.exact)
         self.columns = f32(self.exact[:, :, :self.N].sum(2))[..., :self.N]
@@ -64,7 +69,7 @@ class Lanes:
     def row(self, l, h, i, pos):
         """Attention of row i over the slots that are left; the stored halves where all are."""
         a = self.a[l, h, i, pos]
-        return a if len(pos) == i + 1 else a / a.sum()
+        return a if len(pos) == i + 1 or a.sum() == 0 else a / a.sum()
 
 
 def best(score, k, tie=1e-6):

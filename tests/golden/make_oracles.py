@@ -32,7 +32,10 @@ def oracle(t, budget, scope="lane", by_head=False, sinks=0, recent=0):
     per = {"lane": 1, "layer": len(all_) // t.L, "model": len(all_)}[scope]
     for i in range(0, len(all_), per):
         flat = np.concatenate([mass[j][free] for j in range(i, i + per)])
-        kept = best(flat, per * (budget - len(fixed)))
+        # no lane is left empty: its best slot stays beside what is fixed (case C007)
+        first = [j * len(free) + int(np.argmax(mass[i + j][free])) for j in range(per)] if not fixed else []
+        other = [k for k in range(len(flat)) if k not in first]
+        kept = first + [other[k] for k in best(flat[other], per * (budget - len(fixed)) - len(first))]
         for j in range(per):
             own = [free[k - j * len(free)] for k in kept if j * len(free) <= k < (j + 1) * len(free)]
             yield 0, all_[i + j][0], all_[i + j][1], sorted(own + fixed)

@@ -12,7 +12,7 @@ import numpy as np
 
 from lanes import FILTER, MEAN, MAGNITUDE, Lanes, best, f32, runs, softmax, write
 
-A, B2 = Lanes("1/2/2/4/2/48/12/8"), Lanes("2/3/5/6/2/35/9/8")
+A, B2 = Lanes("1/2/2/4/2/48/12/8"), Lanes("2/3/5/6/2/35/9/8/20")
 
 
 def lanes(t):
@@ -237,7 +237,7 @@ def h2o_mask(t, budget, recent=0.5, by_head=False):
                 if R:
                     score[hidden] = 0
                 for h in heads:
-                    score[row] += t.a[l, h, n, row] / t.a[l, h, n, row].sum()
+                    score[row] += t.row(l, h, n, row)
 
 
 # ---- H2O's evaluation harness: h2o_hf/utils_lm_eval (active, greedy); LESS: hdong920/LESS 0e0cf98 --

@@ -7,6 +7,7 @@
 #include "tests/runs.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,6 +174,30 @@ static void check_evicted(const golden_cell *c, const trace *t)
 /* ---- policies that skip: the plain driver --------------------------------------------------
  */
 
+/* A whole replay has rows that saw as many slots, with the attention of those that the driver
+ * read. */
+static void check_rows(const golden_cell *c, const trace *t, const lane_of *x)
+{
+    kvt_results *found = replay(t, c->line[USE], c->line[BUDGET], KVT_ACT_OWN);
+    const kvt_result *r = found->result[0];
+    int n_head = t->s->spec.n_head / r->n_lane;
+    for (int64_t i = 0; i < (int64_t)r->n_layer * r->n_lane * r->n_response; i++) {
+        int64_t m = i % r->n_response, at = i / r->n_response;
+        int layer = (int)(at / r->n_lane), lane = (int)(at % r->n_lane);
+        const uint8_t *read = mini_held(x->plain, x->toy, m + 1, layer, lane);
+        double lost = 0;
+        for (int64_t j = 0; j <= r->n_prompt + m; j++)
+            for (int h = 0; h < n_head && !read[j]; h++)
+                lost += synth_attn(t->s, layer, lane * n_head + h, r->n_prompt + m, j) / n_head;
+        if (fabs(lost - (double)r->lost[i]) > 1e-3)
+            fail_msg("row %lld, layer %d, lane %d lost %g, expected %g", (long long)m, layer,
+                     lane, (double)r->lost[i], lost);
+        assert_int_equal((int64_t)r->kept_count[i],
+                         mini_count(x->plain, x->toy, m + 1, layer, lane));
+    }
+    kvt_results_free(found);
+}
+
 static void check_skipped(const golden_cell *c, const trace *t)
 {
     char *const *f = c->line;
@@ -194,6 +219,7 @@ static void check_skipped(const golden_cell *c, const trace *t)
         x.layer = atoi(f[LAYER]), x.lane = atoi(f[LANE]);
         check_line(f, t, true, held_by_driver, &x);
     }
+    check_rows(c, t, &x);
     kvt_arena_rewind(memory, mark);
 }
 

@@ -11,6 +11,17 @@
 
 enum { WIDTH = 80, NAME_COLUMN = 26 };
 
+/* Bytes of the `n` at `s` that go on a line with `room` left: a list without blanks that is
+ * longer is broken behind a comma, another word stays whole. */
+static int part_length(const char *s, int n, int room)
+{
+    int cut = 0;
+    for (int i = 0; i < n && (i < room || !cut); i++)
+        if (s[i] == ',')
+            cut = i + 1;
+    return n <= room || !cut ? n : cut;
+}
+
 void cli_wrap(FILE *out, const char *text, int at, int indent, int width)
 {
     bool first = true;
@@ -29,10 +40,15 @@ void cli_wrap(FILE *out, const char *text, int at, int indent, int width)
             at = indent;
             first = true;
         }
-        fprintf(out, "%s%.*s", first ? "" : " ", n, s);
-        at += n + (first ? 0 : 1);
-        first = false;
-        s += n;
+        int part = part_length(s, n, width - at - !first);
+        fprintf(out, "%s%.*s", first ? "" : " ", part, s);
+        at += part + (first ? 0 : 1);
+        first = part < n;
+        if (part < n) {
+            fprintf(out, "\n%*s", indent, "");
+            at = indent;
+        }
+        s += part;
         while (*s == ' ')
             s++;
     }

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "cli/about.h"
+#include "cli/pager.h"
 #include "cli/policy_text.h"
 #include "cli/table.h"
 
@@ -193,6 +194,7 @@ static kvt_code list_table(cli *c, const kvt_registry *r, const policy_filter *f
     cli_table *t = cli_table_new(c, columns, align);
     if (!t)
         return kvt_fail_memory(err, sizeof columns);
+    cli_table_narrow(t, 4);
     kvt_code code = KVT_OK;
     for (int control = 0; control < 2; control++)
         for (int i = 0; !code && kvt_registry_policies(r)[i]; i++) {
@@ -209,8 +211,10 @@ static kvt_code list_table(cli *c, const kvt_registry *r, const policy_filter *f
                                   acts_text(p->traits.phases), needs, p->title, p->paper, NULL},
                               err);
         }
+    FILE *out = cli_pager_open(c);
     if (!code)
-        code = cli_table_print(t, stdout, err);
+        code = cli_table_print(t, out, err);
+    cli_pager_close(out);
     cli_table_free(t);
     return code;
 }
@@ -254,6 +258,7 @@ kvt_code policy_variants(cli *c, const kvt_registry *r, kvt_err *err)
     cli_table *t = cli_table_new(c, columns, align);
     if (!t)
         return kvt_fail_memory(err, sizeof columns);
+    cli_table_narrow(t, 1);
     kvt_code code = KVT_OK;
     for (int i = 0; !code && kvt_registry_policies(r)[i]; i++)
         code = add_variants(t, kvt_registry_policies(r)[i]->name,
@@ -263,8 +268,10 @@ kvt_code policy_variants(cli *c, const kvt_registry *r, kvt_err *err)
         snprintf(name, sizeof name, "POLICY/%s", kvt_shares()[i]->name);
         code = add_variants(t, name, kvt_shares()[i]->params, err);
     }
+    FILE *out = cli_pager_open(c);
     if (!code)
-        code = cli_table_print(t, stdout, err);
+        code = cli_table_print(t, out, err);
+    cli_pager_close(out);
     cli_table_free(t);
     return code;
 }

@@ -96,11 +96,43 @@ static void show_weights(FILE *out, const kvt_policy *p)
     label(out, "weights", text);
 }
 
+/* How often it decides, and whether every=K changes that. */
+static void show_every(FILE *out, const kvt_policy *p, const kvt_traits *t)
+{
+    char text[200];
+    kvt_use *use = NULL;
+    kvt_err err; /* of a plug-in: it is not in the registry of the parser */
+    if (t->effect != KVT_EVICT || t->control || !kvt_policy_find(p->name))
+        return;
+    snprintf(text, sizeof text, "%s:every=16", p->name);
+    kvt_code code = kvt_use_parse(&use, NULL, text, &err);
+    kvt_use_free(use);
+    const char *why = code ? strstr(err.text, "prompt: ") : NULL;
+    if (code && !why)
+        return;
+    if (code)
+        snprintf(text, sizeof text, "not for it: %s", why + strlen("prompt: "));
+    else if (!(t->phases & KVT_DECODE))
+        snprintf(text, sizeof text, "every=K: it decides anew, each K tokens of the response");
+    else
+        snprintf(text, sizeof text,
+                 t->every > 1 ? "%lld tokens, as published; every=K" : "token; every=K",
+                 (long long)t->every);
+    label(out, "every", text);
+}
+
+static void heading(FILE *out, const char *slash, const char *name, const char *title)
+{
+    int at = fprintf(out, "%s%s - ", slash, name);
+    cli_wrap(out, title, at, at, LINE_WIDTH);
+    fputc('\n', out);
+}
+
 static void show_policy(FILE *out, const kvt_policy *p)
 {
     char text[400];
     kvt_traits now = policy_usual_traits(p), *t = &now;
-    fprintf(out, "%s - %s\n\n", p->name, p->title);
+    heading(out, "", p->name, p->title);
     label(out, "paper", p->paper);
     fputc('\n', out);
     label(out, "about", p->about);
@@ -121,6 +153,7 @@ static void show_policy(FILE *out, const kvt_policy *p)
                  : "at the end of the prompt, then in decode; --act prefill: "
                    "at the end of the prompt only");
     label(out, "acts", text);
+    show_every(out, p, t);
     show_needs(out, t->needs);
     show_probe(out, t->needs & KVT_NEED_PROBE ? t->probe : NULL);
     show_weights(out, p);
@@ -155,7 +188,7 @@ static void show_policy(FILE *out, const kvt_policy *p)
 
 static void show_share(FILE *out, const kvt_share *s)
 {
-    fprintf(out, "/%s - %s\n\n", s->name, s->title);
+    heading(out, "/", s->name, s->title);
     label(out, "paper", s->paper);
     label(out, "differs", s->differs);
     label(out, "sees", scope_text(s->scope));

@@ -3,16 +3,22 @@
 
 #include <libsmartcols.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "cli/help.h"
 #include "kvt/arena.h"
+
+enum { NARROWEST = 20, WIDEST = 1000, INDENT = 4 };
 
 struct cli_table {
     struct libscols_table *scols;
     int n_column;
+    int head; /* columns that stay on a line of their own where the table is too wide; 0: all */
     bool ascii;
 };
 
@@ -68,10 +74,83 @@ kvt_code cli_table_row(cli_table *t, const char *const *cell, kvt_err *err)
     return code;
 }
 
+void cli_table_narrow(cli_table *t, int head)
+{
+    t->head = head;
+}
+
+/* Columns of the terminal; COLUMNS wins. 0: a file or a pipe, whose lines have any length. */
+static int terminal_width(const cli_table *t)
+{
+    const char *text = getenv("COLUMNS");
+    long n = text ? strtol(text, NULL, 10) : 0;
+    if (n >= NARROWEST && n <= WIDEST)
+        return (int)n;
+    return isatty(STDOUT_FILENO) ? (int)scols_table_get_termwidth(t->scols) : 0;
+}
+
+static const char *cell_of(const cli_table *t, size_t row, int column)
+{
+    struct libscols_line *line = scols_table_get_line(t->scols, row);
+    const char *text = scols_cell_get_data(scols_line_get_cell(line, (size_t)column));
+    return text ? text : "";
+}
+
+static const char *name_of(const cli_table *t, int column)
+{
+    const char *text = scols_column_get_name(scols_table_get_column(t->scols, (size_t)column));
+    return text ? text : "";
+}
+
+static int column_width(const cli_table *t, int column)
+{
+    int width = text_columns(name_of(t, column));
+    for (size_t row = 0; row < scols_table_get_nlines(t->scols); row++) {
+        int n = text_columns(cell_of(t, row, column));
+        width = n > width ? n : width;
+    }
+    return width;
+}
+
+static bool is_too_wide(const cli_table *t, int width)
+{
+    int sum = t->n_column - 1;
+    for (int i = 0; i < t->n_column; i++)
+        sum += column_width(t, i);
+    return sum > width;
+}
+
+/* The head of each row on a line, as a table; what follows, indented below it. */
+static void print_narrow(const cli_table *t, FILE *out, int width)
+{
+    size_t n = scols_table_get_nlines(t->scols);
+    for (size_t row = 0; row <= n; row++) {
+        for (int i = 0; i < t->head; i++) {
+            const char *text = row ? cell_of(t, row - 1, i) : name_of(t, i);
+            bool last = i == t->head - 1;
+            fprintf(out, "%s%*s", text, last ? 0 : column_width(t, i) - text_columns(text) + 1,
+                    "");
+        }
+        fputc('\n', out);
+        for (int i = t->head; row && i < t->n_column; i++) {
+            const char *text = cell_of(t, row - 1, i);
+            if (*text && strcmp(text, "-") != 0) {
+                fprintf(out, "%*s", INDENT, "");
+                cli_wrap(out, text, INDENT, INDENT, width);
+            }
+        }
+    }
+}
+
 kvt_code cli_table_print(cli_table *t, FILE *out, kvt_err *err)
 {
     if (!scols_table_get_nlines(t->scols))
         return KVT_OK;
+    int width = t->head > 0 ? terminal_width(t) : 0;
+    if (width > 0 && is_too_wide(t, width)) {
+        print_narrow(t, out, width);
+        return KVT_OK;
+    }
     if (scols_table_set_stream(t->scols, out) || scols_print_table(t->scols))
         return kvt_fail(err, KVT_IO, "a table could not be printed");
     return KVT_OK;

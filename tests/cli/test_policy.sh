@@ -39,6 +39,40 @@ run "$kvt" policy show pyramid
 exits 0
 says out "form=exact"
 
+# One row a line in a pipe, whatever its length; folded to the columns of a terminal.
+for name in list "list --variants"; do
+    run "$kvt" policy $name
+    exits 0
+    [ "$(wc -L <"$scratch/out")" -gt 120 ] || fail "policy $name: a row is cut in a pipe"
+    for columns in 80 120; do
+        run env COLUMNS=$columns "$kvt" policy $name
+        exits 0
+        [ "$(wc -L <"$scratch/out")" -le $columns ] || fail "policy $name: wider than $columns columns"
+        grep -q ' $' "$scratch/out" && fail "policy $name: a line ends with a blank"
+    done
+done
+run env COLUMNS=80 "$kvt" policy list
+says out "adakv              exact          prompt attn"
+says out "    Feng et al., Ada-KV, 2024, arXiv:2407.11550"
+run env COLUMNS=80 "$kvt" policy list --variants
+says out "pyramidkv:compat=kvcf"
+says out "    Zefan-Cai/KVCache-Factory c97f9d7, run scripts, by query head, its integer"
+
+# When it decides, and whether every=K changes that.
+run "$kvt" policy show snapkv
+says out "every         every=K: it decides anew"
+run "$kvt" policy show observed
+says out "every         not for it: it reads sums over all prompt queries"
+run "$kvt" policy show r-kv
+says out "every         128 tokens, as published; every=K"
+
+for name in ada even global oracle-budget pyramid table; do
+    run "$kvt" policy show "/$name"
+    exits 0
+    [ "$(wc -L <"$scratch/out")" -le 80 ] || fail "policy show /$name: a line is longer than 80"
+    grep -q ' $' "$scratch/out" && fail "policy show /$name: a line ends with a blank"
+done
+
 # A summary of the paper, what it leaves open and what was chosen; no line is broken badly.
 for name in $("$kvt" policy list --json | jq -r '.rows[].name'); do
     run "$kvt" policy show "$name"

@@ -128,6 +128,23 @@ static bool acts_in_decode(const kvt_use *u, kvt_act act)
     return act != KVT_ACT_PREFILL || !(phases & KVT_PREFILL);
 }
 
+/* What was named as the bound must be one, whether or not controls are there. */
+static kvt_code check_oracle(const plan *p, const char *text, kvt_err *err)
+{
+    kvt_use **use;
+    int n;
+    kvt_code code = KVT_OK;
+    if (!text || strcmp(text, "none") == 0)
+        return KVT_OK;
+    if (kvt_uses_parse(&use, &n, p->registry, text, err))
+        return kvt_within(err, "oracle");
+    for (int i = 0; i < n && !code; i++)
+        if (!use[i]->traits.control)
+            code = kvt_fail(err, KVT_USAGE, "oracle: policy %s is no bound", use[i]->name);
+    kvt_uses_free(use, n);
+    return code;
+}
+
 static kvt_code add_controls(plan *p, const kvt_replay_spec *spec, kvt_err *err)
 {
     static const char *const names[] = {"full", "random", "position"};
@@ -218,7 +235,7 @@ kvt_code plan_open(plan *out, const kvt_replay_spec *spec, const kvt_ctx *ctx, k
         if (kvt_registry_plugin(out->registry, spec->plugin[i], err))
             return err->code;
     if (read_metrics(out, spec, err) || read_budgets(out, spec, err) ||
-        plan_weights_offered(out, err))
+        check_oracle(out, spec->oracle, err) || plan_weights_offered(out, err))
         return err->code;
     if (!spec->no_controls && add_controls(out, spec, err))
         return err->code;

@@ -276,13 +276,10 @@ static kvt_code find_share(kvt_use *u, const char *name, kvt_err *err)
     u->share_named = *name != 0;
     if (u->share_named && u->policy->traits.by_threshold)
         return kvt_fail(err, KVT_USAGE,
-                        "policy %s keeps by a threshold: no allocator shares its slots out",
-                        u->policy->name);
+                        "it keeps by a threshold: no allocator shares its slots out");
     if (u->share_named && u->policy->traits.effect != KVT_EVICT)
         return kvt_fail(err, KVT_USAGE,
-                        "policy %s evicts no slots: there are none for an allocator to share "
-                        "out",
-                        u->policy->name);
+                        "it evicts no slots: there are none for an allocator to share out");
     u->share = u->share_named     ? kvt_share_find(name)
                : u->policy->share ? u->policy->share
                                   : kvt_share_find("even");

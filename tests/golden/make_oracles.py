@@ -137,6 +137,9 @@ def assign(t, budget, by_head=False, every=1):
     for l, lane, heads in lanes_of(t, by_head):
         a = t.a[l, heads].sum(0)
         gone, _ = schedule(a, t.N, budget, every)
+        rng = np.random.default_rng(1)
+        for _ in range(8):  # halves may tie: a lane with two best schedules is refused
+            assert (schedule(a * (1 + 1e-9 * rng.standard_normal(a.shape)), t.N, budget, every)[0] == gone).all()
         for m in range(t.M):  # what goes after the last row is anyone's
             yield m, l, lane, [p for p in range(t.N + m) if gone[p] > m]
 

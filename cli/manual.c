@@ -6,6 +6,7 @@
 #include "base/version.h"
 #include "cli/help.h"
 #include "cli/opt.h"
+#include "cli/policy_text.h"
 #include "kvt/analyze.h"
 #include "kvt/replay.h"
 #include "kvt/trace.h"
@@ -267,6 +268,16 @@ static void entry(FILE *out, const char *name, const char *title, const char *pa
     params(out, table);
 }
 
+static void variants(FILE *out, const char *slash, const char *name, const kvt_param *params_)
+{
+    const kvt_param *p = policy_variants_param(params_);
+    char text[160];
+    for (int i = 0; p && i <= (int)p->max; i++) {
+        snprintf(text, sizeof text, "%s%s:%s=%s", slash, name, p->name, p->choices[i].name);
+        item(out, text, "", p->choices[i].help);
+    }
+}
+
 static void policies_page(FILE *out)
 {
     head(out, "kvt-policies", 7, "eviction policies, oracles and allocators");
@@ -297,6 +308,11 @@ static void policies_page(FILE *out)
         const kvt_share *s = kvt_shares()[i];
         entry(out, s->name, s->title, s->paper, s->differs, s->params);
     }
+    fputs("# PUBLISHED VARIANTS\n\n", out);
+    for (int i = 0; kvt_policies()[i]; i++)
+        variants(out, "", kvt_policies()[i]->name, kvt_policies()[i]->params);
+    for (int i = 0; kvt_shares()[i]; i++)
+        variants(out, "/", kvt_shares()[i]->name, kvt_shares()[i]->params);
     fputs("# EXACTNESS\n\n", out);
     for (int e = 0; e <= KVT_NOT_REPLAYABLE; e++)
         item(out, kvt_exactness_name((kvt_exactness)e), "",

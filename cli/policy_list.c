@@ -229,17 +229,20 @@ kvt_code policy_list(cli *c, const kvt_registry *r, const policy_filter *f, kvt_
 /* ---- published variants --------------------------------------------------------------------
  */
 
+const kvt_param *policy_variants_param(const kvt_param *params)
+{
+    static const char *const names[] = {"compat", "form", "rule"};
+    const kvt_param *found = NULL;
+    for (int i = 0; params && !found && i < 3; i++)
+        found = kvt_param_find(params, names[i]);
+    return found && found->type == KVT_CHOICE ? found : NULL;
+}
+
 static kvt_code add_variants(cli_table *t, const char *name, const kvt_param *params,
                              kvt_err *err)
 {
-    const kvt_param *compat = params ? kvt_param_find(params, "compat") : NULL;
-    if (!compat) /* allocators call theirs by the arithmetic */
-        compat = params ? kvt_param_find(params, "form") : NULL;
-    if (!compat)
-        compat = params ? kvt_param_find(params, "rule") : NULL;
-    if (!compat || compat->type != KVT_CHOICE)
-        return KVT_OK;
-    for (int i = 0; i <= (int)compat->max; i++) {
+    const kvt_param *compat = policy_variants_param(params);
+    for (int i = 0; compat && i <= (int)compat->max; i++) {
         const kvt_choice *v = &compat->choices[i];
         char text[120];
         snprintf(text, sizeof text, "%s:%s=%s", name, compat->name, v->name);

@@ -27,7 +27,7 @@ static const char *scope_text(kvt_scope scope)
     return texts[scope];
 }
 
-static const char *effect_text(kvt_effect effect)
+const char *policy_effect_text(kvt_effect effect)
 {
     static const char *const texts[] = {
         "tokens that are not kept are gone",
@@ -169,7 +169,7 @@ static void show_policy(FILE *out, const kvt_policy *p)
                  p->base);
         label(out, "base", text);
     }
-    label(out, "effect", effect_text(t->effect));
+    label(out, "effect", policy_effect_text(t->effect));
     snprintf(text, sizeof text, "%s (%s)", p->share ? p->share->name : "even",
              p->share ? p->share->title : "the same number of slots for every lane");
     label(out, "allocator",

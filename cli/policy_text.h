@@ -18,6 +18,12 @@ kvt_traits policy_usual_traits(const kvt_policy *p);
  * full cache. The engine finds the same. */
 kvt_exactness policy_usual_class(const kvt_traits *t);
 
+/* The parameter whose choices are published implementations: compat, or of an allocator form or
+ * rule, which name the arithmetic. NULL: there is one form only. */
+const kvt_param *policy_variants_param(const kvt_param *params);
+/* "tokens that are not kept are gone" */
+const char *policy_effect_text(kvt_effect effect);
+
 json_t *policy_json(const kvt_policy *p);
 
 /* What the list is narrowed to; NULL: everything. */

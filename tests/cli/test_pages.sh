@@ -22,7 +22,7 @@ for page in $("$kvt" __complete man); do
 done
 run "$kvt" help --man no-such-page
 exits 2
-for part in datasets attributes probes results policies metrics columns; do
+for part in datasets attributes probes results policies variants metrics columns; do
     run "$kvt" help --doc $part
     exits 0
     [ -s "$scratch/out" ] || fail "the part $part of the documents is empty"

@@ -1,0 +1,22 @@
+/* document.h - the generated parts of the pages in docs.
+ *
+ *   document.c            the parts by name; datasets, metrics, tables
+ *   document_policies.c   policies, allocators, their published variants
+ */
+#ifndef CLI_DOCUMENT_H
+#define CLI_DOCUMENT_H
+
+#include <stdio.h>
+
+/* Text as Markdown: what would be read as a border or markup is escaped. */
+void document_put(FILE *out, const char *text);
+/* A row of a table with `n` cells, and the first row of one. */
+void document_row(FILE *out, const char *const *cell, int n);
+void document_header(FILE *out, const char *const *cell, int n);
+/* "- name: text", nothing without a text. */
+void document_line(FILE *out, const char *name, const char *text);
+
+void document_policies(FILE *out);
+void document_variants(FILE *out);
+
+#endif

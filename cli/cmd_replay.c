@@ -103,12 +103,13 @@ static void print_json(const cli *c, const kvt_results *results, const kvt_table
         "%lld, "
         "\"failed\": %lld, \"decisions\": %lld, \"read_s\": %.6f, \"rank_s\": %.6f, "
         "\"judge_s\": %.6f, "
-        "\"write_s\": %.6f, \"left_out\": \"%s\", \"no_trace\": \"%s\"}}\n",
+        "\"write_s\": %.6f, \"left_out\": \"%s\", \"no_file\": \"%s\", \"no_trace\": "
+        "\"%s\"}}\n",
         buf_get(&command), code, kvt_threads(&c->ctx), (long long)n->n_trace,
         (long long)n->n_pass, (long long)n->n_cell, (long long)n->computed,
         (long long)n->reused, (long long)n->skipped, (long long)n->failed,
         (long long)n->decisions, n->read_s, n->rank_s, n->judge_s, n->write_s, n->left_out,
-        n->no_trace);
+        n->no_file, n->no_trace);
     buf_fini(&command);
 }
 
@@ -129,6 +130,10 @@ static kvt_code print_results(cli *c, const replay_options *o, const kvt_results
             printf("left out  without a probe of their kind in these traces (kvt capture "
                    "--probe): %s\n",
                    counts->left_out);
+        if (code == KVT_OK && counts->no_file[0])
+            printf("left out  without the file that they read (--weights FILE, see kvt train "
+                   "list; scores:file=FILE): %s\n",
+                   counts->no_file);
         if (code == KVT_OK && counts->no_trace[0])
             printf("left out  not replayable from any trace: %s\n", counts->no_trace);
     }

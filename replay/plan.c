@@ -102,6 +102,26 @@ static void leave_out(plan *p)
     p->n_use = n;
 }
 
+static bool is_planned(const plan *p, const kvt_policy *policy)
+{
+    for (int i = 0; i < p->n_use; i++)
+        if (p->use[i].use->policy == policy)
+            return true;
+    return false;
+}
+
+/* Names those that "all" leaves out since they read a file that was not named. */
+static void name_without_file(plan *p)
+{
+    for (const kvt_policy *const *all = kvt_registry_policies(p->registry); *all; all++) {
+        size_t at = strlen(p->no_file);
+        bool reads = (*all)->weights || ((*all)->traits.needs & KVT_NEED_SCORES);
+        if (reads && !(*all)->traits.control && !is_planned(p, *all) && at < sizeof p->no_file)
+            snprintf(p->no_file + at, sizeof p->no_file - at, "%s%s", at ? ", " : "",
+                     (*all)->name);
+    }
+}
+
 /* Names those that "all" leaves out since no trace could answer them. */
 static void name_unanswered(plan *p, const char *text)
 {
@@ -245,8 +265,10 @@ kvt_code plan_open(plan *out, const kvt_replay_spec *spec, const kvt_ctx *ctx, k
         set_open(&out->set, spec->trace, spec->n_trace, spec->fail_fast, ctx, err))
         return err->code;
     leave_out(out);
-    if (!spec->policies || lists(spec->policies, "all"))
+    if (!spec->policies || lists(spec->policies, "all")) {
+        name_without_file(out);
         name_unanswered(out, spec->policies ? spec->policies : "all");
+    }
     return KVT_OK;
 }
 

@@ -43,6 +43,7 @@ typedef struct plan {
     plan_file *file;
     int n_file;
     char left_out[256];          /* policies of "all" that no trace has a probe for */
+    char no_file[512];           /* those that read a file which was not named */
     char no_trace[1024];         /* and those that no trace can answer, with the reason */
     bool layers[KVT_LAYERS_MAX]; /* of the trace at hand */
 } plan;

@@ -481,6 +481,7 @@ kvt_code kvt_replay(kvt_results **out, kvt_replay_counts *counts, const kvt_repl
     }
     int n_bad = p.set.n_bad;
     memcpy(j.n->left_out, p.left_out, sizeof j.n->left_out);
+    memcpy(j.n->no_file, p.no_file, sizeof j.n->no_file);
     memcpy(j.n->no_trace, p.no_trace, sizeof j.n->no_trace);
     plan_close(&p);
     return code ? code : end_of_run(&j, n_bad, err);

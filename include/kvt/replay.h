@@ -182,6 +182,7 @@ typedef struct kvt_replay_counts {
     int64_t bytes_planned;
     double read_s, rank_s, judge_s, write_s; /* CPU seconds of the parts, over all threads */
     char left_out[256];  /* policies of "all" whose kind of probe no trace has: "judgeq, laq" */
+    char no_file[512];   /* those that read a file which was not named: "duo, headkv" */
     char no_trace[1024]; /* and those that no trace can answer: "cam (values are merged)" */
 } kvt_replay_counts;
 

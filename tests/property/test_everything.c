@@ -147,8 +147,8 @@ static void note(const kvt_cell *c, const char *fmt, ...)
             note(c, __VA_ARGS__); \
     } while (0)
 
-/* Rows end at a loss of 1, which halves may pass by their rounding. */
-static const double close = 2e-3;
+/* Sums over halves are exact; those over future/mean, in two orders, are not. */
+static const double close = 1e-7;
 
 static void check_lane(const kvt_result *r, int cell, const kvt_lane_row *row, int layer,
                        int lane, const kvt_traits *t)
@@ -179,6 +179,28 @@ static void check_lane(const kvt_result *r, int cell, const kvt_lane_row *row, i
     EXPECT(t->drop_first ? here <= row->kept_prefill_tokens : here == row->kept_prefill_tokens,
            "layer %d, lane %d: %lld tokens stay by name, %lld by number", layer, lane,
            (long long)here, (long long)row->kept_prefill_tokens);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* What the units promise: shares from 0 to 1, agreement from -1 to 1, nothing else below 0. */
+static void check_values(const kvt_cell *c)
+{
+    kvt_schema schema;
+    kvt_cell_schema(&schema);
+    for (int i = 0; i < schema.n; i++) {
+        const char *name = schema.column[i].name;
+        int at = kvt_metric_value(name);
+        if (at < 0 || isnan(c->value[at]))
+            continue;
+        double x = c->value[at], least = ends_with(name, "_1") ? -1 : 0;
+        bool bounded = ends_with(name, "_frac") || ends_with(name, "_1");
+        EXPECT(x >= least - close && (!bounded || x <= 1 + close), "%s is %g", name, x);
+    }
 }
 
 static void check_sums(const kvt_result *r, int cell, const kvt_traits *t)
@@ -220,6 +242,7 @@ static void check_cell(const kvt_result *r, int cell)
     n_ok++;
     CHECK_OK(kvt_use_parse(&use, NULL, r->policy_text, &err), &err);
     check_sums(r, cell, &use->traits);
+    check_values(c);
     kvt_use_free(use);
 }
 

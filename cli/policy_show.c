@@ -170,8 +170,11 @@ static void show_policy(FILE *out, const kvt_policy *p)
         label(out, "base", text);
     }
     label(out, "effect", policy_effect_text(t->effect));
+    bool own = !p->share && p->select && t->scope != KVT_BY_LANE;
     snprintf(text, sizeof text, "%s (%s)", p->share ? p->share->name : "even",
-             p->share ? p->share->title : "the same number of slots for every lane");
+             p->share ? p->share->title
+             : own    ? "in total; its own rule says how the lanes that it sees share that"
+                      : "the same number of slots for every lane");
     label(out, "allocator",
           t->effect == KVT_EVICT ? text : "none: there are no slots to share out");
     label(out, "budgets",
@@ -193,13 +196,14 @@ static void show_share(FILE *out, const kvt_share *s)
     label(out, "differs", s->differs);
     label(out, "sees", scope_text(s->scope));
     label(out, "total",
-          s->may_exceed ? "published arithmetic may give out more; the audit shows it"
+          s->may_exceed ? "never more than asked, but in published forms that are not exact; "
+                          "the audit shows it"
                         : "never more than asked");
-    label(out, "use",
-          s->by_score ? "behind any policy that scores: snapkv/NAME"
-                      : "behind any policy: snapkv/NAME");
+    char text[160];
+    snprintf(text, sizeof text, "behind any policy%s: snapkv/%s",
+             s->by_score ? " that scores" : "", s->name);
+    label(out, "use", text);
     if (s->weights) {
-        char text[160];
         snprintf(text, sizeof text, "table=FILE, a file of kind %s",
                  s->weights_kind ? s->weights_kind : s->name);
         label(out, "reads", text);

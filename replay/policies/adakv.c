@@ -52,8 +52,9 @@ static const kvt_choice orders[] = {
 static const kvt_choice compats[] = {
     [IS_PAPER] = {"paper", VOTES("32", "7", "max", "mean") ",rows=mean,recent=0,sinks=0",
                   "settings of FFY0/AdaKV, alpha 0.2, exact total"},
-    [IS_OFFICIAL] = {"official", VOTES("32", "7", "max", "mean") ",rows=mean,recent=0,sinks=0",
-                     "FFY0/AdaKV 0ae8e19, GQA mode: alpha 0.5, rounding that drifts"},
+    [IS_OFFICIAL] =
+        {"official", VOTES("32", "7", "max", "mean") ",rows=mean,recent=0,sinks=0",
+         "FFY0/AdaKV 0ae8e19, one set for each kv head: alpha 0.5, rounding that drifts"},
     [IS_KVPRESS] = {"kvpress", VOTES("64", "5", "mean", "pool") ",rows=mean,recent=0,sinks=0",
                     "NVIDIA/kvpress 8bb29b9, AdaKVPress around SnapKVPress"},
     [IS_KVCF] = {"kvcf", VOTES("8", "7", "max", "mean") ",rows=mean,recent=0,sinks=0",

@@ -111,7 +111,7 @@ const kvt_policy kvt_policy_dropkv = {
         "Attention says how much of a value is in the output, not how far the output moves "
         "without it: a value that equals the output may go unseen. Removing one key alone "
         "scales the others up, and the output moves by exactly p / (1 - p) (o - v). The "
-        "squared length of that, summed over the last W queries and meaned over the query "
+        "squared length of that, summed over the last W queries and averaged over the query "
         "heads, is the score; then a mean over neighbours. It says nothing of keys that go "
         "together.\n\n"
         "It decides once, at the end of the prompt; nothing is trained. Settings there: W = "

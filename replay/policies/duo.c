@@ -34,9 +34,10 @@ enum { IS_PAPER, IS_OFFICIAL, IS_KVPRESS };
 static const kvt_choice compats[] = {
     [IS_PAPER] = {"paper", "sink=0.1,recent=0.4,sinks=0,window=0,ratio=-1",
                   "as many streaming heads as the budget needs, parts as 64 to 256"},
-    [IS_OFFICIAL] = {"official", "sinks=64,window=256,ratio=0.5",
-                     "mit-han-lab/duo-attention, defaults of its code: half of the heads "
-                     "stream, 64 + 256 tokens"},
+    [IS_OFFICIAL] =
+        {"official", "sinks=64,window=256,ratio=0.5",
+         "mit-han-lab/duo-attention 03dca84, defaults of its code: half of the heads "
+         "stream, 64 + 256 tokens"},
     [IS_KVPRESS] = {"kvpress", "sinks=128,window=256,ratio=0.5",
                     "NVIDIA/kvpress 8bb29b9: round(heads x ratio) stream, 128 + 256 tokens of "
                     "the shipped patterns"},
@@ -44,10 +45,14 @@ static const kvt_choice compats[] = {
 
 static const kvt_param params[] = {
     KVT_PARAM_CHOICE(duo, compat, IS_PAPER, compats, "published implementation to follow"),
-    KVT_PARAM(duo, sink, 0.1, 0, 1, "frac", "share of the budget for a streaming head's first"),
-    KVT_PARAM(duo, recent, 0.4, 0, 1, "frac", "share of the budget for its last tokens"),
-    KVT_PARAM(duo, sinks, 0, 0, 65536, "tokens", "its first tokens; 0: sink decides"),
-    KVT_PARAM(duo, window, 0, 0, 1048576, "tokens", "its last tokens; 0: recent decides"),
+    KVT_PARAM(duo, sink, 0.1, 0, 1, "frac",
+              "share of the budget for the first tokens of a streaming head"),
+    KVT_PARAM(duo, recent, 0.4, 0, 1, "frac",
+              "share of the budget for the last tokens of a streaming head"),
+    KVT_PARAM(duo, sinks, 0, 0, 65536, "tokens",
+              "first tokens of a streaming head; 0: sink decides"),
+    KVT_PARAM(duo, window, 0, 0, 1048576, "tokens",
+              "last tokens of a streaming head; 0: recent decides"),
     KVT_PARAM(duo, ratio, -1, -1, 1, "frac",
               "share of the heads that stream; below 0: as many as the budget needs"),
     {0},
@@ -158,8 +163,9 @@ const kvt_policy kvt_policy_duo = {
         "tokens. A gate for each kv head is trained on passkey prompts, mixing full and "
         "streaming attention, and read from a file; heads below a threshold stream. Nothing "
         "is scored at run time.\n\n"
-        "Published settings: half of the heads stream (a quarter with GQA), 64 first and 256 "
-        "newest tokens, 128 and 256 in the shipped patterns. ratio is the share of heads, not "
+        "Published settings: half of the heads stream where query heads share a kv head, three "
+        "quarters where each has its own; 64 first and 256 newest tokens, 128 and 256 in the "
+        "shipped patterns. ratio is the share of heads, not "
         "of memory: the audit shows the share of slots that was kept.",
     .differs =
         "as few heads stream as the budget allows; streaming heads hold a tenth of it in "

@@ -49,9 +49,10 @@ static const kvt_choice compats[] = {
     [COMPAT_PAPER] = {"paper", "mask=active,recent=0.5", "reduced to kv heads"},
     [COMPAT_OFFICIAL] = {"official", "mask=active,recent=0.5",
                          "FMInference/H2O ac75c2a, utils_lm_eval: a set for each query head"},
-    [COMPAT_LESS] = {"less", "mask=less,recent=0.5",
-                     "hdong920/LESS: heavy hitters before the newest, a set for each query "
-                     "head"},
+    [COMPAT_LESS] =
+        {"less", "mask=less,recent=0.5",
+         "hdong920/LESS 0e0cf98: heavy hitters before the newest, a set for each query "
+         "head"},
 };
 
 static const kvt_param params[] = {

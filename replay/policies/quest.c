@@ -40,11 +40,13 @@ enum { COMPAT_PAPER, COMPAT_OFFICIAL, COMPAT_EVAL, COMPAT_FRONTIER };
 static const kvt_choice compats[] = {
     [COMPAT_PAPER] = {"paper", "page=16,last=false,least=1,dense=0",
                       "by query head; every page competes"},
-    [COMPAT_OFFICIAL] = {"official", "page=16,last=true,least=1,dense=0",
-                         "mit-han-lab/Quest, kernel: the last page is always read, and counts"},
-    [COMPAT_EVAL] = {"official-eval", "page=16,last=false,least=3,dense=2",
-                     "mit-han-lab/Quest, evaluation: 3 pages or more, the first 2 layers read "
-                     "all"},
+    [COMPAT_OFFICIAL] =
+        {"official", "page=16,last=true,least=1,dense=0",
+         "mit-han-lab/Quest 01c1623, kernel: the last page is always read, and counts"},
+    [COMPAT_EVAL] =
+        {"official-eval", "page=16,last=false,least=3,dense=2",
+         "mit-han-lab/Quest 01c1623, evaluation: 3 pages or more, the first 2 layers read "
+         "all"},
     [COMPAT_FRONTIER] = {"sparse-frontier", "page=16,last=true,least=1,dense=0",
                          "PiotrNawrot/sparse-frontier: scores of a page are summed over the "
                          "group, the current page is read in any case"},

@@ -41,9 +41,10 @@ static const kvt_choice compats[] = {
                   "the rule, over the rows that a trace holds by default"},
     [IS_PUBLISHED] = {"published", "rows=400,recent=10,sinks=0,drop=0.5",
                       "the paper's numbers: 400 rows"},
-    [IS_COLD] = {"cold-compress", "rows=64,recent=10,sinks=4,drop=0",
-                 "AnswerDotAI/cold-compress heavy hitter, binary: mean over the rows that saw "
-                 "a token, 4 sinks, one token a step"},
+    [IS_COLD] =
+        {"cold-compress", "rows=64,recent=10,sinks=4,drop=0",
+         "AnswerDotAI/cold-compress 11db56e, heavy hitter, binary: mean over the rows that saw "
+         "a token, 4 sinks, one token a step"},
     [IS_KVCF] = {"kvcf", "rows=64,recent=10,sinks=4,drop=0",
                  "Zefan-Cai/KVCache-Factory c97f9d7 selector: sums of attention instead of "
                  "counters, 4 sinks, one token a step"},

@@ -37,9 +37,10 @@ static const kvt_choice compats[] = {
     [IS_KVPRESS] = {"kvpress", "sinks=4,window=1024,lazy=0.9",
                     "NVIDIA/kvpress 8bb29b9: last prompt row, 4 + 1,023 stay, threshold of "
                     "Llama-3; Llama-2 0.65, Mistral 0.8, Qwen 0.85"},
-    [IS_OFFICIAL] = {"official", "sinks=4,window=1024,lazy=0.9",
-                     "sail-sg/SimLayerKV, check while decoding: the first response row, "
-                     "4 + 1,024 stay"},
+    [IS_OFFICIAL] =
+        {"official", "sinks=4,window=1024,lazy=0.9",
+         "sail-sg/SimLayerKV 1fb6bda, check while decoding: the first response row, "
+         "4 + 1,024 stay"},
 };
 
 static const kvt_param params[] = {

@@ -29,9 +29,10 @@ enum { COMPAT_PAPER, COMPAT_OFFICIAL, COMPAT_KVPRESS };
 static const kvt_choice compats[] = {
     [COMPAT_PAPER] = {"paper", "window=32,recent=0",
                       "a set for each query head, keys of the whole prompt are thinned"},
-    [COMPAT_OFFICIAL] = {"official", "window=32,recent=32",
-                         "SalesforceAIResearch/ThinK: the same, the last 32 prompt tokens stay "
-                         "whole on top of the budget"},
+    [COMPAT_OFFICIAL] =
+        {"official", "window=32,recent=32",
+         "SalesforceAIResearch/ThinK d200577: the same, the last 32 prompt tokens stay "
+         "whole on top of the budget"},
     [COMPAT_KVPRESS] =
         {"kvpress", "window=32,recent=0",
          "NVIDIA/kvpress 8bb29b9: a set for each kv head, mean over its queries; that code "

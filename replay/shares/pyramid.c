@@ -132,7 +132,7 @@ const kvt_share kvt_share_pyramid = {
     .abi = KVT_POLICY_ABI,
     .name = "pyramid",
     .title = "more slots in the lower layers, falling in a straight line",
-    .paper = "Cai et al. 2024, arXiv:2406.02069",
+    .paper = "Cai et al., PyramidKV, 2024, arXiv:2406.02069",
     .differs = "the default adds up to the total exactly, the published integer steps do not; "
                "kvpress draws its line for the product of fraction and length, here for the "
                "budget in whole tokens",

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "kvt/arena.h"
+#include "kvt/replay.h"
 
 static void keys_are_told_apart(void **state)
 {
@@ -290,24 +291,23 @@ static void the_command_that_makes_a_view(void **state)
 static void settings_have_names_of_their_own(void **state)
 {
     (void)state;
-    static const char *const uses[] = {
-        "snapkv:compat=paper,window=32,pool=7,kind=max,order=sum",
-        "snapkv:compat=paper,window=8,pool=1,kind=max,order=sum",
-        "tova",
-    };
+    static const char *const uses[] = {"snapkv", "snapkv:window=8,pool=1", "tova"};
     kvt_err err;
     tui_data d = {.digest = "of-this-trace", .results = kvt_alloc(1, sizeof *d.results)};
     for (int i = 0; i < 3; i++) {
         kvt_result *r = kvt_result_new();
-        size_t name = strcspn(uses[i], ":");
+        kvt_use *use;
+        CHECK_OK(kvt_use_parse(&use, NULL, uses[i], &err), &err);
+        size_t name = strcspn(use->text, ":");
         r->n_cell = 1;
         r->cell = kvt_alloc(1, sizeof *r->cell);
         r->cell[0].seed = KVT_EMPTY_INT;
         snprintf(r->trace_digest, sizeof r->trace_digest, "%s", d.digest);
-        snprintf(r->policy_text, sizeof r->policy_text, "%s", uses[i]);
-        snprintf(r->cell[0].policy, sizeof r->cell[0].policy, "%.*s", (int)name, uses[i]);
+        snprintf(r->policy_text, sizeof r->policy_text, "%s", use->text);
+        snprintf(r->cell[0].policy, sizeof r->cell[0].policy, "%.*s", (int)name, use->text);
         snprintf(r->cell[0].policy_params, sizeof r->cell[0].policy_params, "%s",
-                 uses[i] + name + (uses[i][name] == ':'));
+                 use->text + name + (use->text[name] == ':'));
+        kvt_use_free(use);
         CHECK_OK(kvt_results_add(d.results, r, &err), &err);
     }
     tui_data_index(&d);

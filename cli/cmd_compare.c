@@ -68,18 +68,24 @@ static kvt_code cut_list(words *out, const char *list, bool policies, kvt_err *e
 /* ---- the table -----------------------------------------------------------------------------
  */
 
+/* With its sign; what rounds to nothing has none. */
 static const char *signed_number(char out[CELL], double x)
 {
-    snprintf(out, CELL, isnan(x) ? "-" : "%+.4f", x);
+    if (isnan(x))
+        snprintf(out, CELL, "-");
+    else
+        snprintf(out, CELL, fabs(x) < 5e-5 ? "%.4f" : "%+.4f", fabs(x) < 5e-5 ? 0 : x);
     return out;
 }
 
 /* "+0.0123 [+0.0100 +0.0150]" */
 static const char *with_interval(char out[CELL], double x, double lo, double hi)
 {
+    char mean[CELL], low[CELL], high[CELL];
     if (isnan(x) || isnan(lo))
         return signed_number(out, x);
-    snprintf(out, CELL, "%+.4f [%+.4f %+.4f]", x, lo, hi);
+    snprintf(out, CELL, "%.18s [%.18s %.18s]", signed_number(mean, x), signed_number(low, lo),
+             signed_number(high, hi));
     return out;
 }
 
@@ -106,13 +112,15 @@ static kvt_code add_row(cli_table *t, const kvt_comparison_row *r, kvt_err *err)
 /* What the difference of a row can be said to be. */
 static void print_sentence(const kvt_comparison_row *r, bool loss)
 {
+    char rank[CELL], alloc[CELL], size[CELL];
     const char *more = r->diff < 0 ? "less" : "more";
     const char *verb = loss ? "loses" : "has";
     printf("%s at %s %s %.4f %s than %s", r->policy, r->budget_asked, verb, fabs(r->diff), more,
            r->reference);
     if (!isnan(r->ranking_diff))
-        printf(": ranking %+.4f, allocation %+.4f, number of slots %+.4f", r->ranking_diff,
-               r->allocation_diff, r->size_diff);
+        printf(": ranking %s, allocation %s, number of slots %s",
+               signed_number(rank, r->ranking_diff), signed_number(alloc, r->allocation_diff),
+               signed_number(size, r->size_diff));
     if (r->separable)
         printf(" (p %.2g)", r->p_value);
     else if (strcmp(r->interval, kvt_interval_name(KVT_INTERVAL_PROMPTS)) == 0 &&

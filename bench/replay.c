@@ -1,16 +1,22 @@
 /* bench/replay.c - how fast replay is, as ratios in one run.
  *
  *   bench_replay [--smoke] [TRACE.h5]
+ *   bench_replay --breakdown [TRACE.h5]
  *
  * Prints CSV: what, its seconds (median, smallest, largest), decisions a second, and how many
  * times faster it is than the plain loops of tests/plain.c on the same cells; beside it, where
  * Python with numpy and h5py is there (KVT_PYTHON, else python3), the vectorised numpy script
  * of the folder KVT_OTHERS_BENCH. Seconds are those of the CPU over all threads, without
  * reading and writing, unless a line says otherwise. Without a trace it makes one of random
- * numbers. */
+ * numbers.
+ *
+ * --breakdown: one replay of all policies at nine budgets, where its seconds went and what
+ * memory it took, and how often a plain copy of the stored response rows would fit into the
+ * mass metrics of a one-ranking policy. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -206,6 +212,124 @@ static double numpy_seconds(const bench *b, int n_kv)
     return at ? strtod(at + strlen("\"median_s\": "), NULL) : 0;
 }
 
+/* ---- where it goes -------------------------------------------------------------------------
+ */
+
+static double peak_bytes(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)u.ru_maxrss * 1024;
+}
+
+/* Bytes of the response rows in halves, all layers. */
+static double row_bytes(const bench *b)
+{
+    kvt_trace *t;
+    kvt_err err;
+    if (kvt_trace_open(&t, b->trace, 0, &err))
+        exit(1);
+    const kvt_trace_info *i = kvt_trace_info_of(t);
+    double n = (double)i->n_layer * (double)i->facts.model.n_head *
+               (double)i->facts.token.n_response * (double)i->n_token * 2;
+    kvt_trace_close(t);
+    return n;
+}
+
+static double file_bytes(const bench *b)
+{
+    kvt_trace *t;
+    kvt_err err;
+    if (kvt_trace_open(&t, b->trace, 0, &err))
+        exit(1);
+    double n = (double)kvt_trace_info_of(t)->file_bytes;
+    kvt_trace_close(t);
+    return n;
+}
+
+/* Seconds of one plain copy of so many bytes on one thread, median of the runs. */
+static double copy_seconds(const bench *b, double bytes)
+{
+    size_t n = (size_t)bytes;
+    char *from = malloc(n), *to = malloc(n);
+    double x[RUNS];
+    if (!from || !to)
+        exit(1);
+    memset(from, 1, n), memset(to, 2, n);
+    for (int i = 0; i < b->n_run; i++) {
+        double start = now();
+        memcpy(to, from, n);
+        x[i] = now() - start + (to[n / 2] == 2); /* which it is not: the copy is not left out */
+    }
+    qsort(x, (size_t)b->n_run, sizeof *x, by_value);
+    free(from);
+    free(to);
+    return x[b->n_run / 2];
+}
+
+static void ratio(const char *what, double x, const char *unit)
+{
+    printf("%s,%.4g,%s\n", what, x, unit);
+    fflush(stdout);
+}
+
+/* Names of the policies that rank once, separated by commas. */
+static void one_rankings(char *out, size_t cap)
+{
+    for (const kvt_policy *const *p = kvt_policies(); *p; p++) {
+        bool plain = (*p)->traits.one_ranking && !(*p)->traits.control && !(*p)->select &&
+                     !(*p)->base && (*p)->traits.phases == KVT_PREFILL &&
+                     !((*p)->traits.needs & (KVT_NEED_PROBE | KVT_NEED_WEIGHTS |
+                                             KVT_NEED_SCORES | KVT_NEED_DECISION));
+        size_t at = strlen(out);
+        if (plain)
+            snprintf(out + at, cap - at, "%s%s", at ? "," : "", (*p)->name);
+    }
+}
+
+static int64_t passes_run(const kvt_replay_counts *n)
+{
+    return n->n_pass - n->skipped * n->n_pass / (n->n_cell > 0 ? n->n_cell : 1);
+}
+
+static void breakdown(bench *b)
+{
+    char names[2048] = "";
+    kvt_replay_spec all = {.policies = "all", .out_dir = b->folder};
+    timing t = {.n = 1};
+    int n_run = b->n_run;
+    double size = file_bytes(b), s[3], total = 0;
+    static const char *const parts[] = {"all: wall time", "read", "rank and judge live",
+                                        "judge", "write"};
+    b->n_run = 1;
+    t = repeat(b, all); /* first: its memory is the peak */
+    double peak = peak_bytes();
+    for (int i = 1; i < 5; i++)
+        total += t.run[0][i];
+    printf("what,value,unit\n");
+    ratio(parts[0], t.run[0][0], "s");
+    for (int i = 1; i < 5; i++)
+        ratio(parts[i], t.run[0][i] / total, "of CPU seconds");
+    ratio("decisions", (double)t.counts.decisions / total, "1/CPU s");
+    ratio("peak memory", peak / (1 << 20), "MiB");
+    ratio("peak memory less the trace", (peak - size) / (1 << 20), "MiB (goal: at most 512)");
+    b->n_run = n_run;
+    one_rankings(names, sizeof names);
+    kvt_replay_spec one = {
+        .policies = names, .out_dir = "", .no_controls = true, .no_output_error = true};
+    timing ranked = repeat(b, one);
+    double copy = copy_seconds(b, row_bytes(b));
+    spread(s, &ranked, 3, 4);
+    ratio("one-ranking policies", (double)passes_run(&ranked.counts), "passes");
+    ratio("a copy of the response rows", copy, "s");
+    ratio("mass metrics of a one-ranking policy at nine budgets",
+          s[0] / (double)passes_run(&ranked.counts) / copy, "copies (goal: at most 4)");
+    one.policies = "snapkv";
+    timing alone = repeat(b, one);
+    spread(s, &alone, 3, 4);
+    ratio("the same, one policy alone", s[0] / copy, "copies");
+}
+
 /* ---- all of it -----------------------------------------------------------------------------
  */
 
@@ -253,17 +377,23 @@ int main(int argc, char **argv)
 {
     bench b = {.n_run = RUNS, .n_thread = kvt_threads(&(kvt_ctx){0})};
     bool smoke = argc > 1 && strcmp(argv[1], "--smoke") == 0;
+    bool parts = argc > 1 && strcmp(argv[1], "--breakdown") == 0;
     char command[300];
     snprintf(b.folder, sizeof b.folder, "%s/bench.XXXXXX", KVT_BINARY_DIR);
     if (!mkdtemp(b.folder))
         return 1;
     if (smoke)
         b.n_run = 1;
-    if (argc > 1 + smoke)
-        b.trace = argv[1 + smoke];
+    if (argc > 1 + (smoke || parts))
+        b.trace = argv[1 + (smoke || parts)];
     else
         make_trace(&b, smoke);
     int n_kv = open_trace(&b);
+    snprintf(command, sizeof command, "rm -rf '%s'", b.folder);
+    if (parts) {
+        breakdown(&b);
+        return system(command) != 0;
+    }
     printf("what,median_s,min_s,max_s,decisions_per_s,times_faster\n");
     kvt_replay_spec one = {
         .policies = "snapkv", .out_dir = "", .no_controls = true, .no_output_error = true};
@@ -292,6 +422,5 @@ int main(int argc, char **argv)
     line("all: judge", &every, 3, 4, 0);
     line("all: write", &every, 4, 5, 0);
     line("all: wall time", &every, 0, 1, 0);
-    snprintf(command, sizeof command, "rm -rf '%s'", b.folder);
     return system(command) != 0;
 }

@@ -187,7 +187,7 @@ kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int budget, int layer, 
     } lines[] = {
         {KVT_NEED_ATTN, &out->attn, &f->rows, 'T', &heads},
         {KVT_NEED_LOGITS, &out->logits, &f->logits, 'T', &heads},
-        {KVT_NEED_FUTURE, &out->future, &f->future, 'T', &heads},
+        {KVT_NEED_FUTURE, &out->future_all, &f->future, '-', &heads},
         {KVT_NEED_FUTURE, &out->future_rest, &f->future_rest, '-', &heads},
         {KVT_NEED_KEYS, &out->keys, &f->keys, 'T', &fresh},
         {KVT_NEED_VALUES, &out->values, &f->values, 'T', &fresh},
@@ -217,6 +217,9 @@ kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int budget, int layer, 
             cut(lines[i].to, lines[i].from, lines[i].token, lines[i].part, err))
             return err->code;
     }
+    if ((needs & KVT_NEED_FUTURE) && (whole || !e->traits.future_by_position) &&
+        cut(&out->future, &f->future, 'T', &heads, err))
+        return err->code;
     if ((needs & KVT_NEED_FUTURE) && f->future.data && f->future.dim[2] > l->n_arrived) {
         out->future_late = f->future;
         out->future_late.data = bytes_at(&f->future, head * f->future.stride[0] +

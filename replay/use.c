@@ -196,6 +196,8 @@ static kvt_code merge_share(kvt_use *u, kvt_err *err)
                         s->name);
     if (s->needs & (KVT_NEED_KEYS | KVT_NEED_VALUES))
         t->new_slots_only = false;
+    if (s->needs & KVT_NEED_FUTURE)
+        t->future_by_position = false;
     t->scope = s->scope > t->scope ? s->scope : t->scope;
     t->may_exceed |= s->may_exceed;
     t->needs |= s->needs;

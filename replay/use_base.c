@@ -100,6 +100,12 @@ static bool reads_new_only(const kvt_traits *t)
     return t->new_slots_only || !(t->needs & (KVT_NEED_KEYS | KVT_NEED_VALUES));
 }
 
+/* Whether `future` over the slots that are left is not read. */
+static bool reads_by_position(const kvt_traits *t)
+{
+    return t->future_by_position || !(t->needs & KVT_NEED_FUTURE);
+}
+
 kvt_code use_base_merge(kvt_use *u, kvt_err *err)
 {
     kvt_traits *t = &u->traits;
@@ -115,6 +121,7 @@ kvt_code use_base_merge(kvt_use *u, kvt_err *err)
         merge_name(&t->decision, b->decision, "it reads decisions", err))
         return err->code;
     t->new_slots_only = reads_new_only(t) && reads_new_only(b);
+    t->future_by_position = reads_by_position(t) && reads_by_position(b);
     t->phases &= b->phases;
     t->needs |= b->needs;
     t->exactness = b->exactness > t->exactness ? b->exactness : t->exactness;

@@ -56,6 +56,30 @@ static void give_columns(const cell *c, int lane)
     v->col_max = kvt_view_of(max, KVT_F32, KVT_SHAPE("HS", c->n_head, c->t->N));
 }
 
+/* Rows of the full cache: future queries see all tokens, not only those that are left. */
+static void give_future(const cell *c, int lane)
+{
+    kvt_lane *v = &c->lane[lane];
+    int64_t first = v->now + 1, T = c->t->T, n = T - first, rows = c->n_head * n;
+    float *all = kvt_arena_array(c->a, rows * T + 1, sizeof *all);
+    float *held = kvt_arena_array(c->a, rows * v->n_slot + 1, sizeof *held);
+    float *late = kvt_arena_array(c->a, rows * n + 1, sizeof *late);
+    int64_t *pos = kvt_arena_array(c->a, T, sizeof *pos);
+    for (int64_t j = 0; j < T; j++)
+        pos[j] = j;
+    for (int64_t i = 0; i < rows; i++) {
+        float *row = all + i * T;
+        toy_row(row, c->t, v->layer, head_of(c, lane, (int)(i / n)), first + i % n, pos, T);
+        for (int64_t s = 0; s < v->n_slot; s++)
+            held[i * v->n_slot + s] = row[v->pos[s]];
+        memcpy(late + i * n, row + first, (size_t)n * sizeof *late);
+    }
+    v->future_all = view3(all, "HQT", c->n_head, n, T);
+    v->future_late = view3(late, "HQT", c->n_head, n, n);
+    if (!c->traits.future_by_position)
+        v->future = view3(held, "HQS", c->n_head, n, v->n_slot);
+}
+
 /* All that the policy may read of the lane as it is now; the queries first..first + n - 1. */
 static void give(const cell *c, int lane, int64_t first, int64_t n)
 {
@@ -74,6 +98,8 @@ static void give(const cell *c, int lane, int64_t first, int64_t n)
         v->attn = rows_of(c, lane, first, n);
     if (c->traits.needs & KVT_NEED_COLUMNS && prompt)
         give_columns(c, lane);
+    if (c->traits.needs & KVT_NEED_FUTURE)
+        give_future(c, lane);
     if (c->t->more)
         mini_give(v, &cut, prompt);
 }
@@ -160,32 +186,6 @@ static void score_lane(const cell *c, int lane, float *score, bool *pinned, int6
     if (!prompt && c->traits.drop_first) /* the row has not attended yet */
         v->attn = (kvt_view){0};
     v->budget = c->traits.one_ranking && !c->out->decodes && !c->spec->show_budget ? 0 : budget;
-    if (c->traits.needs & KVT_NEED_FUTURE) {
-        int64_t first = v->now + 1, n = c->t->T - first;
-        /* rows of the full cache: future queries see all tokens, not only those that are left
-         */
-        float *data = kvt_arena_array(c->a, c->n_head * n * v->n_slot, sizeof *data);
-        float *row = kvt_arena_array(c->a, c->t->T, sizeof *row);
-        int64_t *all = kvt_arena_array(c->a, c->t->T, sizeof *all);
-        for (int64_t j = 0; j < c->t->T; j++)
-            all[j] = j;
-        for (int h = 0; h < c->n_head; h++)
-            for (int64_t q = 0; q < n; q++) {
-                toy_row(row, c->t, v->layer, head_of(c, lane, h), first + q, all, c->t->T);
-                for (int64_t s = 0; s < v->n_slot; s++)
-                    data[(h * n + q) * v->n_slot + s] = row[v->pos[s]];
-            }
-        v->future = view3(data, "HQS", c->n_head, n, v->n_slot);
-        int64_t late = c->t->T - first;
-        data = kvt_arena_array(c->a, c->n_head * n * late + 1, sizeof *data);
-        for (int h = 0; h < c->n_head; h++)
-            for (int64_t q = 0; q < n; q++) {
-                toy_row(row, c->t, v->layer, head_of(c, lane, h), first + q, all, c->t->T);
-                for (int64_t j = 0; j < late; j++)
-                    data[(h * n + q) * late + j] = row[first + j];
-            }
-        v->future_late = view3(data, "HQT", c->n_head, n, late);
-    }
     if (c->traits.needs & KVT_NEED_SCORES)
         give_scores(c, lane);
     if (c->p->score)
@@ -454,6 +454,8 @@ static kvt_code set_up(cell *c, kvt_err *err)
     if (!code && c->p->base)
         code = mini_base_open(&c->base, c->p, &typed, &c->traits, c->a, err);
     c->traits.needs |= c->share->needs;
+    if (c->share->needs & KVT_NEED_FUTURE)
+        c->traits.future_by_position = false;
     c->n_lane = c->traits.by_query_head ? c->t->n_head : c->t->n_group;
     c->n_head = c->t->n_head / c->n_lane;
     c->n_all = c->n_lane * c->t->n_layer;

@@ -19,9 +19,9 @@
  * A policy of the prompt only may be run again while decoding (every=K): every K tokens its
  * marks and state are cleared, step() gets the last window() queries over the slots that are
  * left, and it decides as at the end of the prompt; step() is not called in between. A row of
- * that window has no weight on slots that came behind its query. lane->step is above 0 then, and
- * n_slot, not the prompt's length, says how many slots there are. Not for a policy that selects
- * over several lanes, or reads what is there of the prompt only. */
+ * that window has no weight on slots that came behind its query. lane->step is above 0 then,
+ * and n_slot, not the prompt's length, says how many slots there are. Not for a policy that
+ * selects over several lanes, or reads what is there of the prompt only. */
 #ifndef KVT_POLICY_H
 #define KVT_POLICY_H
 
@@ -117,8 +117,8 @@ typedef struct kvt_traits {
      * gives another one; nothing is matched then. */
     bool own_threshold;
 
-    /* select() keeps the best of all lanes that it sees: where that is one (scope), scores are a
-     * ranking, as without it. */
+    /* select() keeps the best of all lanes that it sees: where that is one (scope), scores are
+     * a ranking, as without it. */
     bool selects_best;
 
     /* Scores are attention that slots got or are expected to get (sums, means or maxima of
@@ -128,6 +128,8 @@ typedef struct kvt_traits {
     /* In decode it reads keys and values of the newest slot only: those of the others are not
      * gathered, what stands in their place is no number of theirs. */
     bool new_slots_only;
+    /* It reads future_all: `future` is not gathered over slots, and empty where one is gone. */
+    bool future_by_position;
     double threshold;
 
     /* In decode it decides every so many tokens, unless every=K or --shrink-every says
@@ -210,12 +212,15 @@ typedef struct kvt_lane {
      * away, so that DMS's bit of token t + 1 lies at token t; NAN where it has not arrived. */
     kvt_view decision;
     kvt_view decision_weight; /* f32 [S], of joins; data NULL where the trace has none */
-    kvt_view future;          /* f32 [H Q S] attention of the queries after `now` (in score) */
+    kvt_view future;          /* f32 [H Q S] attention of the queries after `now` */
+    /* f32 [H Q T'] the same by position, not by slot, of what is gone, too; T' is what has
+     * arrived, or more. */
+    kvt_view future_all;
     /* f32 [H Q D] with KVT_NEED_FUTURE and KVT_NEED_VALUES, at the end of the prompt: what
      * tokens that are still to come add to the output of those queries, the sum of their
      * attention times their values. data NULL: not known. */
     kvt_view future_rest;
-    kvt_view future_late;     /* f32 [H Q T'] what they give to the tokens after `now`, rising */
+    kvt_view future_late; /* f32 [H Q T'] what they give to the tokens after `now`, rising */
     /* i32 [S] with KVT_NEED_PLAN: the step after whose row the best schedule of irreversible
      * eviction drops the slot (0: at the end of the prompt), INT32_MAX: never. */
     kvt_view drop_step;
@@ -267,8 +272,9 @@ typedef struct kvt_policy {
      * step() and score() on marks of its own and shows the result in kvt_lane.base_score. A
      * base has score(), evicts, keeps no threshold, reads no file, has no base, and does not
      * select over several lanes. Of the last queries each of the two sees those of its own
-     * window; random numbers come from one stream. Needs, window, lanes by query head and a worse exactness are taken over
-     * from it; so is acting in decode only, or in the prompt only; one ranking needs both. */
+     * window; random numbers come from one stream. Needs, window, lanes by query head and a
+     * worse exactness are taken over from it; so is acting in decode only, or in the prompt
+     * only; one ranking needs both. */
     const char *base;
 
     /* Hooks. `params` is the policy's own struct, defaults filled in. Each is optional, but one

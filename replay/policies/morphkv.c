@@ -8,10 +8,12 @@
  *   p[H Q s] = softmax over s < n of z[H Q s]
  *   score[s] = sum or maximum over Q of (maximum over H of p[H Q s])
  *
- * and the last W slots are pinned. Logits stay beside the slots and go with them: the softmax
- * is over what is left. A lane is cut to B as soon as the next token would make it (1 + B)
- * evict_after or more; above 1 it grows so far between. Where the prompt is not longer than the
- * window, the latest tokens are kept.
+ * and the last W slots are pinned. The rows stay beside the slots and go with them: the softmax
+ * is over what is left. They stay as e = exp(z - largest z of the row), so that a decision adds
+ * and divides but needs no exp; what is 1e-38 of its row's largest is 0, and a row of which
+ * nothing is left says nothing. A lane is cut to B as soon as the next token would make it (1 +
+ * B) evict_after or more; above 1 it grows so far between. Where the prompt is not longer than
+ * the window, the latest tokens are kept.
  *
  * Differs: W = 32 (the paper tries several). The code decides when the next token is there and
  * leaves that one's query out; here the decision follows the row, which is the same set. Sums
@@ -76,24 +78,36 @@ static void step(const void *params_, kvt_lane *lane)
     const kvt_view *z = &lane->logits;
     int64_t *row = lane->state, H = z->dim[0], W = p->window;
     for (int64_t q = 0; q < z->dim[1]; q++, ++*row)
-        for (int64_t h = 0; h < H; h++)
+        for (int64_t h = 0; h < H; h++) {
+            const float *x = (const float *)z->data + h * z->stride[0] + q * z->stride[1];
+            float most = -INFINITY;
+            for (int64_t s = 0; s < lane->n_slot; s++)
+                most = x[s] > most ? x[s] : most;
             for (int64_t s = 0; s < lane->n_slot; s++)
                 lane->mark[(s * H + h) * W + *row % W] =
-                    ((const float *)z->data)[h * z->stride[0] + q * z->stride[1] + s];
+                    isinf(x[s]) ? 0 : (float)exp((double)x[s] - (double)most);
+        }
 }
 
-/* Raises best [n] to the softmax of one row, z[s * step], where that is larger. */
-static void raise(float *best, const float *z, int64_t step, int64_t n)
+/* scale [R] = 1 / the sum of each row over n slots; 0 where nothing is left of it. */
+static void find_scales(double *scale, const float *mark, int64_t n, int64_t R)
 {
-    double most = -INFINITY, sum = 0;
     for (int64_t s = 0; s < n; s++)
-        most = (double)z[s * step] > most ? (double)z[s * step] : most;
-    for (int64_t s = 0; s < n; s++)
-        sum += exp((double)z[s * step] - most);
-    for (int64_t s = 0; s < n; s++) {
-        float a = (float)(exp((double)z[s * step] - most) / sum);
-        best[s] = a > best[s] ? a : best[s];
-    }
+        for (int64_t r = 0; r < R; r++)
+            scale[r] += (double)mark[s * R + r];
+    for (int64_t r = 0; r < R; r++)
+        scale[r] = scale[r] > 0 ? 1 / scale[r] : 0;
+}
+
+/* best [W] = maximum over H of mark [H W] times scale [H W]. */
+static void find_best(float *best, const float *mark, const double *scale, int64_t H, int64_t W)
+{
+    memset(best, 0, (size_t)W * sizeof *best);
+    for (int64_t h = 0; h < H; h++)
+        for (int64_t q = 0; q < W; q++) {
+            float a = (float)((double)mark[h * W + q] * scale[h * W + q]);
+            best[q] = a > best[q] ? a : best[q];
+        }
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
@@ -101,19 +115,21 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     const morphkv *p = params_;
     int64_t H = lane->seq->geometry->n_head / lane->seq->geometry->n_kv_head, W = p->window;
     int64_t n = kvt_pin_window(out, pinned, lane->n_slot, W);
-    int64_t rows = kvt_min(*(int64_t *)lane->state, W);
-    float *best = kvt_arena_array(lane->scratch, n + 1, sizeof *best);
-    for (int64_t q = 0; best && n > 0 && q < rows; q++) {
-        memset(best, 0, (size_t)n * sizeof *best);
-        for (int64_t h = 0; h < H; h++)
-            raise(best, lane->mark + h * W + q, H * W, n);
-        for (int64_t s = 0; s < n; s++)
-            out[s] = p->fuse == FUSE_SUM ? out[s] + best[s]
-                     : best[s] > out[s]  ? best[s]
+    double *scale = kvt_arena_array(lane->scratch, H * W, sizeof *scale);
+    float *best = kvt_arena_array(lane->scratch, W, sizeof *best);
+    if (scale && best)
+        find_scales(scale, lane->mark, n, H * W);
+    for (int64_t s = 0; s < n; s++) {
+        if (!scale || !best) {
+            out[s] = NAN; /* which is refused: no memory */
+            continue;
+        }
+        find_best(best, lane->mark + s * H * W, scale, H, W);
+        for (int64_t q = 0; q < W; q++) /* rows that have not come are 0 */
+            out[s] = p->fuse == FUSE_SUM ? out[s] + best[q]
+                     : best[q] > out[s]  ? best[q]
                                          : out[s];
     }
-    for (int64_t s = 0; !best && s < n; s++)
-        out[s] = NAN; /* which is refused: no memory */
 }
 
 /* All stay until the lane is long enough; then the best of each. */

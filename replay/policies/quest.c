@@ -24,10 +24,13 @@
  *
  * Differs: nothing in what is read. The published eval code counts layers from 32, so that
  * models of another depth leave out other layers than the first 2; here it is the first 2.
- * Cost for each lane and query: O(S D) here, O(S D / page) where the two vectors are kept. */
+ * Cost for each lane and query: O(S D / page), and O(D) for a new token; 2 D / page floats
+ * a token. */
 #include "kvt/pieces.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 typedef struct quest {
     int64_t page, least, dense;
@@ -88,40 +91,79 @@ static int64_t n_read(const quest *p, const kvt_lane *lane)
     return kvt_max((lane->budget - inside) / p->page, p->least);
 }
 
-static double page_score(const kvt_lane *lane, int64_t from, int64_t to)
+/* ---- pages ---------------------------------------------------------------------------------
+ */
+
+/* Of a lane: least and largest value of each channel of each page's keys. */
+typedef struct state {
+    int64_t seen; /* tokens that are in them */
+    float page[]; /* [2 D K] */
+} state;
+
+/* K: pages that a lane may come to hold. */
+static int64_t n_pages(const quest *p, const kvt_sequence *seq)
 {
-    const kvt_view *k = &lane->keys, *q = &lane->queries;
-    double sum = 0;
-    for (int64_t d = 0; d < k->dim[1]; d++) {
-        const float *key = (const float *)k->data + d;
-        float least = key[from * k->stride[0]], most = least;
-        for (int64_t s = from + 1; s < to; s++) {
-            float x = key[s * k->stride[0]];
-            least = x < least ? x : least;
-            most = x > most ? x : most;
-        }
-        for (int64_t h = 0; h < q->dim[0]; h++) {
-            double x =
-                (double)((const float *)
-                             q->data)[h * q->stride[0] + (q->dim[1] - 1) * q->stride[1] + d];
-            double low = x * (double)least, high = x * (double)most;
-            sum += low > high ? low : high;
+    return (seq->n_prompt + seq->n_response + p->page - 1) / p->page;
+}
+
+static void size(const void *params_, const kvt_sequence *seq, int64_t budget, int *slot_width,
+                 size_t *state_size)
+{
+    const quest *p = params_;
+    size_t channels = (size_t)seq->geometry->head_dim;
+    (void)budget;
+    *slot_width = 0;
+    *state_size = sizeof(state) + 2 * channels * (size_t)n_pages(p, seq) * sizeof(float);
+}
+
+/* Takes the tokens that are new into their pages. */
+static void step(const void *params_, kvt_lane *lane)
+{
+    const quest *p = params_;
+    const kvt_view *k = &lane->keys;
+    int64_t D = k->dim[1], K = n_pages(p, lane->seq);
+    state *t = lane->state;
+    for (; t->seen < lane->n_slot; t->seen++) {
+        const float *key = (const float *)k->data + t->seen * k->stride[0];
+        float *least = t->page + t->seen / p->page, *most = least + D * K;
+        bool first = t->seen % p->page == 0;
+        for (int64_t d = 0; d < D; d++, least += K, most += K) {
+            *least = first || key[d] < *least ? key[d] : *least;
+            *most = first || key[d] > *most ? key[d] : *most;
         }
     }
-    return sum;
+}
+
+/* sum [n] of n pages, channel by channel, so that pages are next to each other. */
+static void score_pages(double *restrict sum, const quest *p, const kvt_lane *lane, int64_t n)
+{
+    const kvt_view *q = &lane->queries;
+    const state *t = lane->state;
+    int64_t D = lane->keys.dim[1], K = n_pages(p, lane->seq);
+    const float *query = (const float *)q->data + (q->dim[1] - 1) * q->stride[1];
+    for (int64_t d = 0; d < D; d++) {
+        const float *restrict least = t->page + d * K, *restrict most = least + D * K;
+        for (int64_t h = 0; h < q->dim[0]; h++) {
+            double x = (double)query[h * q->stride[0] + d];
+            for (int64_t k = 0; k < n; k++) {
+                double low = x * (double)least[k], high = x * (double)most[k];
+                sum[k] += low > high ? low : high;
+            }
+        }
+    }
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
 {
     const quest *p = params_;
-    for (int64_t from = 0; from < lane->n_slot; from += p->page) {
-        int64_t to = kvt_min(from + p->page, lane->n_slot);
-        bool is_last = p->last && to == lane->n_slot;
-        float x = (float)page_score(lane, from, to);
-        for (int64_t s = from; s < to; s++) {
-            out[s] = x;
-            pinned[s] = is_last || lane->model_layer < p->dense;
-        }
+    int64_t n = (lane->n_slot + p->page - 1) / p->page;
+    double *sum = kvt_arena_array(lane->scratch, n, sizeof *sum);
+    if (sum)
+        score_pages(sum, p, lane, n);
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        bool is_last = p->last && s / p->page == n - 1;
+        out[s] = sum ? (float)sum[s / p->page] : NAN; /* which is refused: no memory */
+        pinned[s] = is_last || lane->model_layer < p->dense;
     }
 }
 
@@ -185,6 +227,8 @@ const kvt_policy kvt_policy_quest = {
     .params = params,
     .vary = vary,
     .fits = fits,
+    .size = size,
+    .step = step,
     .score = score,
     .select = choose,
     .work = work,

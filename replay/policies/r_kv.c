@@ -22,7 +22,7 @@
  *
  * Differs: the default lambda is the README's 0.1; sums stay in f32. Not here: retaining a
  * percentage of the similar keys. Cost for each lane: O(H S) a row; O(D S^2) a decision in
- * tiles, D S + 20 S floats; W floats a slot. */
+ * tiles, D S + 20 S floats, at the end of the prompt once for all budgets; W floats a slot. */
 #include "kvt/pieces.h"
 
 #include <math.h>
@@ -52,6 +52,13 @@ static const kvt_choice retains[] = {
     [RETAIN_FIRST] = {"first", "", "the earliest of them"},
 };
 
+/* Of a lane. */
+typedef struct state {
+    int64_t rows;        /* so far */
+    bool failed;         /* no memory for the prompt's redundancy */
+    double redundancy[]; /* [N] of the prompt's keys: the same at every budget */
+} state;
+
 static const kvt_param params[] = {
     KVT_PARAM_CHOICE(r_kv, compat, IS_PAPER, compats, "published implementation to follow"),
     KVT_PARAM(r_kv, window, 8, 1, 4096, "tokens", "last queries that vote, always kept"),
@@ -79,9 +86,17 @@ static void size(const void *params_, const kvt_sequence *seq, int64_t budget, i
                  size_t *state_size)
 {
     const r_kv *p = params_;
-    (void)seq, (void)budget;
+    (void)budget;
     *slot_width = (int)p->window;
-    *state_size = sizeof(int64_t); /* rows so far */
+    *state_size = sizeof(state) + (size_t)seq->n_prompt * sizeof(double);
+}
+
+static bool find_redundancy(const r_kv *p, double *red, const kvt_lane *lane)
+{
+    kvt_redundancy_rule rule = {.similar = p->similar,
+                                .spare_first = p->retain == RETAIN_FIRST,
+                                .column_zero = p->compat == IS_OFFICIAL};
+    return kvt_redundancy(red, &lane->keys, &rule, lane->scratch);
 }
 
 /* Marks are [S W], the largest logit of the heads; row i lies at i mod W. */
@@ -89,14 +104,16 @@ static void step(const void *params_, kvt_lane *lane)
 {
     const r_kv *p = params_;
     const kvt_view *z = &lane->logits;
-    int64_t *row = lane->state;
-    for (int64_t q = 0; q < z->dim[1]; q++, ++*row)
+    state *t = lane->state;
+    if (lane->step == 0 && p->lambda < 1)
+        t->failed = !find_redundancy(p, t->redundancy, lane);
+    for (int64_t q = 0; q < z->dim[1]; q++, t->rows++)
         for (int64_t s = 0; s < lane->n_slot; s++) {
             const float *at = (const float *)z->data + q * z->stride[1] + s;
             float most = at[0];
             for (int64_t h = 1; h < z->dim[0]; h++)
                 most = at[h * z->stride[0]] > most ? at[h * z->stride[0]] : most;
-            lane->mark[s * p->window + *row % p->window] = most;
+            lane->mark[s * p->window + t->rows % p->window] = most;
         }
 }
 
@@ -118,7 +135,7 @@ static void add_softmax(double *out, const double *x, int64_t n, double scale)
 static void find_importance(const r_kv *p, float *out, const kvt_lane *lane, int64_t n,
                             double *mean, float *flat)
 {
-    int64_t W = p->window, rows = kvt_min(*(int64_t *)lane->state, W);
+    int64_t W = p->window, rows = kvt_min(((const state *)lane->state)->rows, W);
     for (int64_t q = 0; q < rows; q++) {
         for (int64_t s = 0; s < n; s++)
             mean[n + s] = (double)lane->mark[s * W + q];
@@ -138,12 +155,12 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     float *flat = kvt_arena_array(lane->scratch, S, sizeof *flat);
     if (n == 0)
         return; /* the latest are kept */
-    kvt_redundancy_rule rule = {.similar = p->similar,
-                                .spare_first = p->retain == RETAIN_FIRST,
-                                .column_zero = p->compat == IS_OFFICIAL};
-    bool good = mean && red && flat;
-    if (good && p->lambda < 1)
-        good = kvt_redundancy(red, &lane->keys, &rule, lane->scratch);
+    const state *t = lane->state;
+    bool good = mean && red && flat && !t->failed;
+    if (good && p->lambda < 1 && lane->step > 0)
+        good = find_redundancy(p, red, lane);
+    else if (good && p->lambda < 1)
+        memcpy(red, t->redundancy, (size_t)S * sizeof *red);
     if (good)
         find_importance(p, out, lane, n, mean, flat);
     for (int64_t s = 0; s < n; s++) /* NaN, which is refused: no memory */

@@ -48,7 +48,7 @@ typedef struct hand {
     kvt_geometry geometry;
     kvt_sequence seq;
     kvt_lane lane;
-    int64_t pos[SLOT_MAX], state[8];
+    int64_t pos[SLOT_MAX], state[8 + SLOT_MAX];
     float mark[SLOT_MAX * WIDTH_MAX], row[SLOT_MAX * SLOT_MAX], key[SLOT_MAX * DIM];
     uint64_t rng[KVT_RNG_WORDS];
     float score[SLOT_MAX];

@@ -220,16 +220,26 @@ int hard_traces(hard_trace *out)
     return n;
 }
 
-void hard_files_make(hard_files *f, const hard_trace *t)
+static void write_trace(char path[400], const synth_spec *spec, const char *name,
+                        const char *end)
 {
     kvt_err err;
-    *f = (hard_files){.n_scorer = 0};
-    snprintf(f->trace, sizeof f->trace, "%s/%s.h5", runs_dir, t->name);
-    synth *s = synth_new(&t->spec);
-    if (t->spec.level == KVT_FULL)
+    snprintf(path, 400, "%s/%s%s.h5", runs_dir, name, end);
+    synth *s = synth_new(spec);
+    if (spec->level == KVT_FULL)
         synth_probes(s);
-    CHECK_OK(synth_write(s, f->trace, &err), &err);
+    CHECK_OK(synth_write(s, path, &err), &err);
     synth_free(s);
+}
+
+void hard_files_make(hard_files *f, const hard_trace *t)
+{
+    synth_spec twin = t->spec;
+    kvt_err err;
+    twin.seed++;
+    *f = (hard_files){.n_scorer = 0};
+    write_trace(f->trace, &t->spec, t->name, "");
+    write_trace(f->twin, &twin, t->name, "-twin");
     for (int i = 0; synth_scorers[i]; i++) {
         assert_true(i < HARD_SCORERS_MAX);
         snprintf(f->path[i], sizeof f->path[i], "%s/%s.%s.h5", runs_dir, t->name,

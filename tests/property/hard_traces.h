@@ -17,7 +17,7 @@ int hard_traces(hard_trace *out);
 /* A trace with one probe of every kind, and a scorer of every kind, in the folder of the runs.
  */
 typedef struct hard_files {
-    char trace[400];
+    char trace[400], twin[400];
     char path[HARD_SCORERS_MAX][400];
     const char *scorer[HARD_SCORERS_MAX];
     int n_scorer;

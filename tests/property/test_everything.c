@@ -31,6 +31,10 @@ typedef struct uses {
     int64_t n, cap;
 } uses;
 
+/* Those that read other traces of a set, or match a threshold on them, run with a second one.
+ */
+enum { LONE, TOGETHER, N_LIST };
+
 /* A number that depends on the texts only. */
 static uint64_t hash_of(const char *a, const char *b)
 {
@@ -55,6 +59,8 @@ static void add(uses *u, const hard_trace *t, const char *text, bool always)
         assert_null(strchr(err.text, '\n'));
         return;
     }
+    bool others = use->traits.by_threshold || (use->traits.needs & KVT_NEED_OTHERS);
+    u += others ? TOGETHER : LONE;
     kvt_use_free(use);
     if (u->n == u->cap) {
         int64_t cap = 2 * u->cap + 64;
@@ -272,9 +278,8 @@ static kvt_results *with(const kvt_replay_spec *spec, int n_thread)
     return found;
 }
 
-static void run_group(const hard_trace *t, const kvt_replay_spec *spec)
+static void run_group(const kvt_replay_spec *spec)
 {
-    (void)t;
     kvt_results *one = with(spec, 1), *four = with(spec, 4);
     for (int64_t i = 0; i < one->n; i++)
         for (int c = 0; c < one->result[i]->n_cell; c++)
@@ -294,20 +299,31 @@ static void run_group(const hard_trace *t, const kvt_replay_spec *spec)
     kvt_results_free(four);
 }
 
+static void run_uses(const uses *u, const kvt_replay_spec *like)
+{
+    char policies[GROUP * TEXT];
+    kvt_replay_spec spec = *like;
+    spec.policies = policies;
+    for (int64_t i = 0; i < u->n; i += GROUP) {
+        size_t n = 0;
+        for (int64_t k = i; k < u->n && k < i + GROUP; k++)
+            n += (size_t)snprintf(policies + n, sizeof policies - n, "%s%s", n ? "," : "",
+                                  u->text[k]);
+        run_group(&spec);
+    }
+}
+
 static void run_trace(void **state)
 {
     const hard_trace *t = *state;
     hard_files f;
-    uses u = {0};
+    uses u[N_LIST] = {{0}};
     broken.n = 0;
     hard_files_make(&f, t);
     for (const kvt_policy *const *p = kvt_policies(); *p; p++)
-        add_policy(&u, t, *p);
-    char policies[GROUP * TEXT];
-    const char *trace = f.trace;
-    kvt_replay_spec spec = {.trace = &trace,
-                            .n_trace = 1,
-                            .policies = policies,
+        add_policy(u, t, *p);
+    const char *trace[] = {f.trace, f.twin};
+    kvt_replay_spec spec = {.trace = trace,
                             .budgets = "1,2,3,50%,100%",
                             .weights = f.scorer,
                             .n_weights = f.n_scorer,
@@ -315,14 +331,11 @@ static void run_trace(void **state)
                             .keep_arrays = true,
                             .metrics = "all",
                             .out_dir = ""};
-    for (int64_t i = 0; i < u.n; i += GROUP) {
-        size_t n = 0;
-        for (int64_t k = i; k < u.n && k < i + GROUP; k++)
-            n += (size_t)snprintf(policies + n, sizeof policies - n, "%s%s", n ? "," : "",
-                                  u.text[k]);
-        run_group(t, &spec);
+    for (int i = 0; i < N_LIST; i++) {
+        spec.n_trace = 1 + (i == TOGETHER);
+        run_uses(&u[i], &spec);
+        kvt_free(u[i].text);
     }
-    kvt_free(u.text);
     for (int i = 0; i < kvt_min(broken.n, 64); i++)
         print_error("  %s\n", broken.text[i]);
     if (broken.n)

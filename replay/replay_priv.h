@@ -195,8 +195,8 @@ typedef struct pass {
     float *seen;         /* [n_cell L A M] slots that each row saw */
     double *kept_mass; /* [n_cell L A] without rows: mass of what is kept, sum over the heads */
     double *measure; /* [n_cell L A LANE_METRICS_MAX] sum over decisions of each lane metric */
-    int32_t *measured;       /* the same extents: over how many */
-    kvt_ratio *part;         /* the same extents: sums of numerators and denominators */
+    int32_t *measured; /* the same extents: over how many */
+    kvt_ratio *part;   /* the same extents: sums of numerators and denominators */
     uint64_t *saw; /* [2 n_cell L A words of T bits] what even and odd rows attended to; NULL:
                       nothing asks for it */
     kvt_engine_count *count; /* [n_cell L A] */
@@ -204,9 +204,9 @@ typedef struct pass {
     /* Where the schedule that it reads is only greedy: how far below the best, at most. */
     double plan_gap[KVT_LAYERS_MAX];
     bool plan_greedy[KVT_LAYERS_MAX]; /* the best schedule took more than oracle_limit */
-    int64_t *end;            /* [n_cell L A] slots after the last decision */
-    int64_t *lane_bytes;     /* [n_cell L A] NULL: as its slots say */
-    int32_t *lane_channels;  /* [n_cell L A] of its keys; NULL: all */
+    int64_t *end;                     /* [n_cell L A] slots after the last decision */
+    int64_t *lane_bytes;              /* [n_cell L A] NULL: as its slots say */
+    int32_t *lane_channels;           /* [n_cell L A] of its keys; NULL: all */
     bool layer_drew[KVT_LAYERS_MAX], layer_scored[KVT_LAYERS_MAX];
     int64_t decisions; /* slot updates */
 } pass;
@@ -232,8 +232,8 @@ static inline bool pass_is_apart(const pass *p)
     return p->joins || p->channels;
 }
 
-/* plan_reason.c: queries that a pass learns from with response row `row`: 1, or a window of them
- * where it decides anew; prompt queries that all its decisions together go back to. */
+/* plan_reason.c: queries that a pass learns from with response row `row`: 1, or a window of
+ * them where it decides anew; prompt queries that all its decisions together go back to. */
 int64_t pass_queries(const pass *p, int64_t row);
 int64_t pass_window(const pass *p);
 

@@ -17,7 +17,8 @@ KVT_API void kvt_mean_heads(float *out,
  * them. Where none does there is nothing to score: nothing is pinned, the scores rise with the
  * position (the latest are kept), and it returns 0. */
 KVT_API int64_t kvt_pin_window(float *score, bool *pinned, int64_t n_slot, int64_t window);
-/* Whether these are the scores of that case: a policy with a base then keeps the latest, too. */
+/* Whether these are the scores of that case: a policy with a base then keeps the latest, too.
+ */
 KVT_API bool kvt_is_latest(const float *score, const bool *pinned, int64_t n_slot);
 
 /* The fits() of observation windows: false, and why, where a prompt that is longer than both
@@ -127,25 +128,27 @@ static inline const float *kvt_row(const kvt_view *v, int64_t i) /* of a view [S
     return (const float *)v->data + i * v->stride[0];
 }
 KVT_API double kvt_norm(const float *x, int64_t n); /* Euclidean */
-/* The fits() of rules that pin so many tokens, or all of a shorter lane: false, and "4 sinks need
- * a budget of 4 or more, got 3". */
+/* The fits() of rules that pin so many tokens, or all of a shorter lane: false, and "4 sinks
+ * need a budget of 4 or more, got 3". */
 KVT_API bool kvt_pinned_fits(int64_t pinned, const char *what, int64_t budget, int64_t n_token,
                              char *why, size_t cap);
 
 /* Of lanes with keys, query_mean and query_cov; false: scratch has no room. With R the mean
  * rotation of the `future` positions behind lane->now,
  *
- *   q [D] = R m                                          of a query head's mean m before RoPE */
+ *   q [D] = R m                                          of a query head's mean m before RoPE
+ */
 KVT_API bool kvt_expected_query(double *q, const kvt_lane *lane, int64_t head, int64_t future);
-/* Expected Attention (arXiv 2510.00636) of one query head, with its covariance C and the model's
- * scale c: out [S] = softmax over the slots that are not pinned, 0 at those that are, of
+/* Expected Attention (arXiv 2510.00636) of one query head, with its covariance C and the
+ * model's scale c: out [S] = softmax over the slots that are not pinned, 0 at those that are,
+ * of
  *
  *   c (R m).k_s + c^2 / 2 k_s^T R C R^T k_s              the latter with `covariance` */
 KVT_API bool kvt_expected_attention(double *out, const kvt_lane *lane, int64_t head,
                                     const bool *pinned, int64_t future, bool covariance);
-/* LagKV (arXiv 2504.04704): out [n] += weight times the softmax, over the rows at..at + n - 1 of
- * v [S D], of the deviation (D - 1) over channels of (x - least) / (largest - least), with the ends
- * of the n rows behind them; a channel without range is 0. False: no room. */
+/* LagKV (arXiv 2504.04704): out [n] += weight times the softmax, over the rows at..at + n - 1
+ * of v [S D], of the deviation (D - 1) over channels of (x - least) / (largest - least), with
+ * the ends of the n rows behind them; a channel without range is 0. False: no room. */
 KVT_API bool kvt_add_lag(double *out, const kvt_view *v, int64_t at, int64_t n, double weight,
                          kvt_arena *scratch);
 
@@ -211,11 +214,11 @@ KVT_API void kvt_pop_score(const kvt_pop *p, const float *r, float *score, bool 
 
 /* floor(share n), where 0.29 x 100 is 29: a decimal fraction may fall just short. */
 KVT_API int64_t kvt_share_floor(double share, int64_t n);
-/* -ln(-ln u) of a u that is neither 0 nor 1: the k best of x + such noise are a draw of k without
- * replacement with weights exp(x). */
+/* -ln(-ln u) of a u that is neither 0 nor 1: the k best of x + such noise are a draw of k
+ * without replacement with weights exp(x). */
 KVT_API double kvt_gumbel(uint64_t *rng);
-/* mark[s] += H n_query times the sum over H, Q of rows |v_s|, divided by the sum of that over s:
- * as much as n_query rows. rows [H Q S], values [S D]. False: scratch has no room. */
+/* mark[s] += H n_query times the sum over H, Q of rows |v_s|, divided by the sum of that over
+ * s: as much as n_query rows. rows [H Q S], values [S D]. False: scratch has no room. */
 KVT_API bool kvt_add_by_length(float *mark, const kvt_view *rows, const kvt_view *values,
                                int64_t n_query, kvt_arena *scratch);
 
@@ -297,9 +300,9 @@ KVT_API bool kvt_rank_double(int32_t *out, const double *score, int64_t n, kvt_a
 KVT_API int64_t kvt_hull(int32_t *corner, double *slope, const double *kept, int64_t from,
                          int64_t to);
 
-/* The same slots in all lanes, which hold the same ones and pin the same: the best by the sum of
- * the lanes' scores, as many as the mean of the budgets. Without room all is marked, which is
- * more than asked. */
+/* The same slots in all lanes, which hold the same ones and pin the same: the best by the sum
+ * of the lanes' scores, as many as the mean of the budgets. Without room all is marked, which
+ * is more than asked. */
 KVT_API void kvt_keep_together(bool *const *keep, const kvt_lane *lane, int n_lane,
                                const float *const *score, const bool *const *pinned,
                                const int64_t *budget);

@@ -575,7 +575,8 @@ static void lists_are_by_name(void **state)
 static void random_draws_by_seed(void **state)
 {
     (void)state;
-    static const char *const drawers[] = {"keyformer", "leverage", "nacl", "compactor", "random"};
+    static const char *const drawers[] = {"keyformer", "leverage", "nacl", "compactor",
+                                          "random"};
     for (int i = 0; i < n_case; i++) {
         bool may = false;
         for (size_t k = 0; k < sizeof drawers / sizeof *drawers; k++)

@@ -149,8 +149,8 @@ static void print_more(int n)
         printf(" and %d more", n - NAMED_MAX);
 }
 
-/* A cell that was skipped is missing from a row's mean: it is of other prompts than the rest.
- */
+/* A cell that was skipped is missing from a row's mean: it is of other prompts than the rest. A
+ * row without any has no lost mass by its kind (channels, joins). */
 static void print_fewer(const kvt_curve_row *row, int64_t n)
 {
     int64_t most = 0;
@@ -158,7 +158,7 @@ static void print_fewer(const kvt_curve_row *row, int64_t n)
     for (int64_t i = 0; i < n; i++)
         most = row[i].traces_count > most ? row[i].traces_count : most;
     for (int64_t i = 0; i < n; i++)
-        if (row[i].traces_count < most)
+        if (row[i].traces_count > 0 && row[i].traces_count < most)
             print_row(&row[i], row[i].traces_count, said++, "fewer  prompts: ");
     print_more(said);
     if (said)

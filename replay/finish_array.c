@@ -157,6 +157,9 @@ static void note_channels(const finisher *f, char *out, size_t cap)
                  (double)f->r->cell[c].kept_bytes / (double)f->r->cell[c].full_bytes);
         gap = ", ";
     }
+    size_t n = strlen(out);
+    if (p->by_head && n > 0 && cap - n >= NOTE_CELL)
+        snprintf(out + n, cap - n, "; keys and values are stored for each query head");
 }
 
 /* How much better another sharing out could be, as the allocator says, at the worst budget. */

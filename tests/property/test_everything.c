@@ -309,6 +309,11 @@ static void run_uses(const uses *u, const kvt_replay_spec *like)
         for (int64_t k = i; k < u->n && k < i + GROUP; k++)
             n += (size_t)snprintf(policies + n, sizeof policies - n, "%s%s", n ? "," : "",
                                   u->text[k]);
+        /* Some groups on the prompt only, or from its end on, or by bytes. */
+        uint64_t way = hash_of(u->text[i], like->trace[0] + strlen(runs_dir)) % 8;
+        spec.act = way < 2 ? KVT_ACT_PREFILL : way == 2 ? KVT_ACT_DECODE : KVT_ACT_OWN;
+        spec.fair = way == 3 ? KVT_FAIR_BYTES : KVT_FAIR_TOKENS;
+        spec.shrink_every = way == 4 ? 3 : 0;
         run_group(&spec);
     }
 }
@@ -324,7 +329,7 @@ static void run_trace(void **state)
         add_policy(u, t, *p);
     const char *trace[] = {f.trace, f.twin};
     kvt_replay_spec spec = {.trace = trace,
-                            .budgets = "1,2,3,50%,100%",
+                            .budgets = "1,2,3,50%,100%,1000,1KiB",
                             .weights = f.scorer,
                             .n_weights = f.n_scorer,
                             .no_controls = true,

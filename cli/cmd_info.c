@@ -5,6 +5,7 @@
 #include "base/size.h"
 #include "base/text.h"
 #include "cli/about.h"
+#include "cli/help.h"
 #include "cli/info_adapter.h"
 #include "cli/info_schema.h"
 #include "cli/info_scorer.h"
@@ -177,28 +178,25 @@ static kvt_exactness class_of(const kvt_trace *t, const kvt_registry *r, const k
     return decodes && traits.exactness < KVT_OPEN_LOOP ? KVT_OPEN_LOOP : traits.exactness;
 }
 
-/* Policies by the best class that they can have on this trace. */
-static void replayable(const kvt_trace *t, const kvt_registry *r, char *out, size_t cap)
+/* Policies by the best class that they can have on this trace, a class a paragraph. */
+static void replayable(FILE *out, const kvt_trace *t, const kvt_registry *r)
 {
+    enum { AT = 13, WIDTH = 80 };
     const kvt_policy *const *all = kvt_policies();
-    size_t n = 0;
-    out[0] = 0;
-    for (int e = 0; e <= KVT_NOT_REPLAYABLE && n < cap; e++) {
-        bool found = false;
-        for (int i = 0; all[i] && n < cap; i++) {
-            char why[200];
-            if ((int)class_of(t, r, all[i], why, sizeof why) != e)
-                continue;
-            const char *head = found ? "" : kvt_exactness_name((kvt_exactness)e);
-            n += (size_t)snprintf(out + n, cap - n, "%s%s%s",
-                                  found ? ", "
-                                  : n   ? "; "
-                                        : "",
-                                  head, found ? "" : ": ");
-            found = true;
-            if (n < cap)
-                n += (size_t)snprintf(out + n, cap - n, "%s", all[i]->name);
-        }
+    char text[2048], why[200];
+    const char *head = "replayable";
+    for (int e = 0; e <= KVT_NOT_REPLAYABLE; e++) {
+        size_t n = 0;
+        for (int i = 0; all[i] && n < sizeof text; i++)
+            if ((int)class_of(t, r, all[i], why, sizeof why) == e)
+                n += (size_t)snprintf(text + n, sizeof text - n, "%s%s%s",
+                                      n ? ", " : kvt_exactness_name((kvt_exactness)e),
+                                      n ? "" : ": ", all[i]->name);
+        if (n == 0)
+            continue;
+        fprintf(out, "%-*s", AT, head);
+        cli_wrap(out, text, AT, AT, WIDTH);
+        head = "";
     }
 }
 
@@ -288,8 +286,7 @@ static void summary(FILE *out, const cli *c, const kvt_trace *t, const kvt_regis
              f->writer, f->commit, (unsigned long long)f->seed, f->sampling,
              f->device[0] ? ", on " : "", f->device);
     line(out, c, "made", text);
-    replayable(t, r, text, sizeof text);
-    line(out, c, "replayable", text);
+    replayable(out, t, r);
     results(t, text, sizeof text);
     if (text[0])
         line(out, c, "results", text);

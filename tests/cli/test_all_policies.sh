@@ -29,6 +29,15 @@ done
 below=$("$kvt" report one --json --table cells | jq -r '.rows[] | select(.regret_mean_frac != null and .regret_mean_frac < 0) | .policy')
 [ -z "$below" ] || fail "a regret below 0: $below"
 
+# kvt info says of each what this trace makes of it.
+run "$kvt" info "$sample"
+exits 0
+tr -s ' \n' '  ' <out >words
+for name in $("$kvt" policy list --json | jq -r '.rows[].name'); do
+    grep -Eq "[ :]$name(,| |\$)" words || fail "info leaves out $name"
+done
+[ "$(grep -c '^             ' out)" -gt 5 ] || fail "info: the classes of policies are not wrapped"
+
 # A file that is named brings in those that read it, and only those are no longer left out.
 run "$kvt" replay "$sample" -q -p all -b 60% -o two --weights "$learned"
 exits 0

@@ -8,6 +8,7 @@
  * is gone when the last one has come. */
 #include "replay/engine_priv.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -117,6 +118,7 @@ static void refuse_score(kvt_engine *e, int budget, const int *layer, int n_laye
                          const engine_turn *t, int64_t at)
 {
     char whose[96] = "";
+    double odd = isnan(t->odd_value) ? (double)NAN : t->odd_value; /* its sign says nothing */
     if (at < 0) {
         engine_refuse(e, budget, layer, n_layer, true, "out of memory while it scores");
         return;
@@ -125,8 +127,7 @@ static void refuse_score(kvt_engine *e, int budget, const int *layer, int n_laye
         snprintf(whose, sizeof whose, "base %s: ", e->base->policy->name);
     engine_refuse(e, budget, layer, n_layer, true,
                   "%sscore of token %lld is %g (layer %d, lane %d), expected a finite number",
-                  whose, (long long)t->view.pos[at], t->odd_value, t->view.model_layer,
-                  t->lane);
+                  whose, (long long)t->view.pos[at], odd, t->view.model_layer, t->lane);
 }
 
 bool engine_score(kvt_engine *e, engine_turn *turn, int n, int budget, const int *layer,

@@ -13,6 +13,7 @@ bool kvt_share_begin(kvt_shares_out *out, int64_t *budget, const kvt_lane *lane,
     kvt_arena *a = lane->scratch;
     int64_t need = 0, room = 0, fixed = 0;
     *out = (kvt_shares_out){.n = n_lane,
+                            .n_pinned = n_pinned,
                             .least = kvt_arena_array(a, n_lane, sizeof *out->least),
                             .most = kvt_arena_array(a, n_lane, sizeof *out->most),
                             .want = kvt_arena_array(a, n_lane, sizeof *out->want)};
@@ -144,15 +145,30 @@ bool kvt_share_count(int64_t *count, const kvt_lane *lane, int n_lane,
 void kvt_keep_counts(bool *const *keep, const kvt_lane *lane, int n_lane,
                      const float *const *score, const bool *const *pinned, const int64_t *count)
 {
+    for (int i = 0; i < n_lane; i++)
+        (void)kvt_keep_budget(keep[i], score[i], pinned[i], lane[i].n_slot, count[i],
+                              lane->scratch);
+}
+
+bool kvt_share_open(kvt_shares_out *out, int64_t **count, double **part, bool *const *keep,
+                    const kvt_lane *lane, int n_lane, const float *const *score,
+                    const bool *const *pinned, const int64_t *budget)
+{
+    kvt_arena *a = lane->scratch;
+    int64_t total = 0, *n_pinned = kvt_arena_array(a, n_lane, sizeof *n_pinned);
+    *count = kvt_arena_array(a, n_lane, sizeof **count);
+    *part = kvt_arena_array(a, n_lane, sizeof **part);
+    if (!n_pinned || !*count || !*part)
+        return false; /* nothing kept */
     for (int i = 0; i < n_lane; i++) {
-        int64_t n = lane[i].n_slot, n_pinned = 0;
-        for (int64_t s = 0; s < n; s++)
-            n_pinned += pinned[i][s];
-        int64_t kept =
-            kvt_keep_best(keep[i], score[i], pinned[i], n, count[i] - n_pinned, lane->scratch);
-        for (int64_t s = 0; kept < 0 && s < n; s++)
-            keep[i][s] = true; /* no memory: refused as too many */
+        total += budget[i];
+        for (int64_t s = 0; s < lane[i].n_slot; s++)
+            n_pinned[i] += pinned[i][s];
     }
+    if (kvt_share_begin(out, *count, lane, n_lane, n_pinned, total))
+        return true;
+    kvt_keep_counts(keep, lane, n_lane, score, pinned, n_pinned);
+    return false;
 }
 
 bool kvt_rank(int32_t *out, const float *score, int64_t n, kvt_arena *scratch)

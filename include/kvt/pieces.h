@@ -237,6 +237,57 @@ typedef struct kvt_redundancy_rule {
 KVT_API bool kvt_redundancy(double *out, const kvt_view *keys, const kvt_redundancy_rule *rule,
                             kvt_arena *scratch);
 
+/* ---- the last prompt queries, and the ends of lanes (replay/pieces_window.c) ----------------
+ */
+
+/* window() and fits() of policies whose parameters begin with `int64_t window`: so many of the
+ * last prompt queries, which are always kept. */
+KVT_API int64_t kvt_window_rows(const void *params, int64_t n_prompt);
+KVT_API bool kvt_window_held(const void *params, int64_t budget, int64_t n_prompt, char *why,
+                             size_t cap);
+enum { KVT_N_POOL_KIND = 2 };
+extern KVT_API const kvt_choice kvt_pool_kinds[KVT_N_POOL_KIND]; /* max, mean */
+
+KVT_API int64_t kvt_lane_heads(const kvt_sequence *seq); /* query heads of a kv head's lane */
+/* mark[s, h] = what slot s gets of the rows of query head h, of n_set; n_set 1: of all rows.
+ * NaN where scratch has no room. */
+enum {
+    KVT_VOTE_SUM,
+    KVT_VOTE_MEAN,
+    KVT_VOTE_MAX, /* the largest of all rows */
+    KVT_VOTE_HEAD /* the largest of the heads' sums */
+};
+KVT_API void kvt_vote(kvt_lane *lane, int64_t n_set, int how);
+/* out[s] += sum over the sets of votes in marks [S n_set], each pooled over s < n (kvt_pool),
+ * by `divisor`. NaN where scratch has no room. */
+KVT_API void kvt_pool_votes(float *out, const kvt_lane *lane, int64_t n, int64_t n_set,
+                            int64_t width, int kind, int64_t divisor);
+KVT_API void kvt_no_score(float *score, int64_t n); /* NaN, which the engine refuses */
+
+/* The fits() of rules that keep so many tokens of both ends: false, and "4 first and 10 newest
+ * tokens need a budget of 14 or more, got 13". */
+KVT_API bool kvt_ends_fit(int64_t first, int64_t last, int64_t budget, int64_t n_token,
+                          char *why, size_t cap);
+/* Of the lanes cut[0..n_cut - 1] the `first` slots and the last ones, `hold` together; of all
+ * others every slot. hold 0: the cut ones share what the others leave of `total` evenly, where
+ * it does not divide the first of them get one more. */
+KVT_API void kvt_keep_ends(bool *const *keep, const kvt_lane *lane, int n_lane,
+                           const int32_t *cut, int n_cut, int64_t first, int64_t hold,
+                           int64_t total);
+
+/* The best `budget` of n slots, pinned ones first. False: no room, and all are kept, which the
+ * engine refuses as too many. */
+KVT_API bool kvt_keep_budget(bool *keep, const float *score, const bool *pinned, int64_t n,
+                             int64_t budget, kvt_arena *scratch);
+KVT_API void kvt_keep_if(bool good, bool *keep, int64_t n); /* not good: all of them */
+/* select(): what is pinned, and nothing else; kvt_keep_together(). */
+KVT_API void kvt_select_pinned(const void *params, bool *const *keep, const kvt_lane *lane,
+                               int n_lane, const float *const *score, const bool *const *pinned,
+                               const int64_t *budget);
+KVT_API void kvt_select_together(const void *params, bool *const *keep, const kvt_lane *lane,
+                                 int n_lane, const float *const *score,
+                                 const bool *const *pinned, const int64_t *budget);
+
 static inline int64_t kvt_min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -265,9 +316,10 @@ KVT_API void kvt_keep_best_of_all(bool *const *keep, const kvt_lane *lane, int n
  * it starts at 0. */
 typedef struct kvt_shares_out {
     int n;
-    int64_t *least, *most; /* [n] 1 and what is pinned at least, all slots at most */
-    double *want;          /* [n] */
-    int64_t total, free;   /* to give, at most all slots; without what is pinned */
+    const int64_t *n_pinned; /* [n] */
+    int64_t *least, *most;   /* [n] 1 and what is pinned at least, all slots at most */
+    double *want;            /* [n] */
+    int64_t total, free;     /* to give, at most all slots; without what is pinned */
 } kvt_shares_out;
 
 /* False where the total does not reach for `least`, or scratch has no room: `budget` [n_lane]
@@ -291,6 +343,12 @@ KVT_API bool kvt_share_count(int64_t *count, const kvt_lane *lane, int n_lane,
 KVT_API void kvt_keep_counts(bool *const *keep, const kvt_lane *lane, int n_lane,
                              const float *const *score, const bool *const *pinned,
                              const int64_t *count);
+/* The beginning of such a select(): shares of the lanes' budgets, and count and part [n_lane]
+ * of 0. False: keep is marked so that the engine refuses it. */
+KVT_API bool kvt_share_open(kvt_shares_out *out, int64_t **count, double **part,
+                            bool *const *keep, const kvt_lane *lane, int n_lane,
+                            const float *const *score, const bool *const *pinned,
+                            const int64_t *budget);
 /* out [n] = slots by falling score, of equal ones the lower first. False: no room. */
 KVT_API bool kvt_rank(int32_t *out, const float *score, int64_t n, kvt_arena *scratch);
 KVT_API bool kvt_rank_double(int32_t *out, const double *score, int64_t n, kvt_arena *scratch);

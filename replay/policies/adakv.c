@@ -20,9 +20,7 @@
 #include "kvt/pieces.h"
 #include "kvt/share.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 typedef struct adakv {
     int64_t window, pool, recent, sinks;
@@ -32,11 +30,6 @@ typedef struct adakv {
 enum { ROWS_MEAN, ROWS_MAX };
 enum { ORDER_MEAN, ORDER_POOL };
 enum { IS_PAPER, IS_OFFICIAL, IS_KVPRESS, IS_KVCF, IS_FRONTIER };
-
-static const kvt_choice kinds[] = {
-    [KVT_POOL_MAX] = {"max", "", "the largest vote nearby"},
-    [KVT_POOL_AVG] = {"mean", "", "the mean vote nearby"},
-};
 
 static const kvt_choice row_kinds[] = {
     [ROWS_MEAN] = {"mean", "", "mean over rows and query heads"},
@@ -69,7 +62,7 @@ static const kvt_param params[] = {
     KVT_PARAM(adakv, window, 32, 1, 4096, "tokens", "last prompt queries that vote"),
     KVT_PARAM(adakv, pool, 7, 1, 255, "tokens",
               "width of the pool; an even one counts as the next odd one"),
-    KVT_PARAM_CHOICE(adakv, kind, KVT_POOL_MAX, kinds, "what the pool takes"),
+    KVT_PARAM_CHOICE(adakv, kind, KVT_POOL_MAX, kvt_pool_kinds, "what the pool takes"),
     KVT_PARAM_CHOICE(adakv, rows, ROWS_MEAN, row_kinds, "what a token gets of rows and heads"),
     KVT_PARAM_CHOICE(adakv, order, ORDER_MEAN, orders, "what comes first, heads or pool"),
     KVT_PARAM(adakv, recent, 0, 0, 4096, "tokens",
@@ -92,21 +85,9 @@ static int64_t recent(const adakv *p)
 static bool fits(const void *params_, int64_t budget, int64_t n_prompt, char *why, size_t cap)
 {
     const adakv *p = params_;
-    int64_t need = recent(p) + p->sinks;
-    if (p->sinks == 0)
-        return kvt_window_fits(need, budget, n_prompt, why, cap);
-    if (budget >= n_prompt || budget >= need)
-        return true;
-    snprintf(why, cap,
-             "%lld sinks and %lld last tokens need a budget of %lld or more, got %lld",
-             (long long)p->sinks, (long long)recent(p), (long long)need, (long long)budget);
-    return false;
-}
-
-static int64_t window(const void *params_, int64_t n_prompt)
-{
-    const adakv *p = params_;
-    return kvt_min(p->window, n_prompt);
+    if (p->sinks > 0)
+        return kvt_ends_fit(p->sinks, recent(p), budget, n_prompt, why, cap);
+    return kvt_window_fits(recent(p), budget, n_prompt, why, cap);
 }
 
 static void share_params(const void *params_, char *out, size_t cap)
@@ -119,8 +100,7 @@ static void share_params(const void *params_, char *out, size_t cap)
 /* Sets of votes: one, or one for each query head of the lane. */
 static int64_t n_vote(const adakv *p, const kvt_sequence *seq)
 {
-    bool apart = p->order == ORDER_POOL && p->compat != IS_KVCF;
-    return apart ? seq->geometry->n_head / seq->geometry->n_kv_head : 1;
+    return p->order == ORDER_POOL && p->compat != IS_KVCF ? kvt_lane_heads(seq) : 1;
 }
 
 static void size(const void *params_, const kvt_sequence *seq, int64_t budget, int *slot_width,
@@ -130,39 +110,10 @@ static void size(const void *params_, const kvt_sequence *seq, int64_t budget, i
     *slot_width = (int)n_vote(params_, seq);
 }
 
-/* vote[s] of some heads' rows, in doubles rounded once. */
-static void count_votes(float *vote, const kvt_view *rows, int kind)
-{
-    int64_t n = rows->dim[2], n_row = rows->dim[0] * rows->dim[1];
-    memset(vote, 0, (size_t)n * sizeof *vote);
-    if (kind == ROWS_MEAN)
-        kvt_add_rows(vote, rows);
-    for (int64_t i = 0; i < n_row && kind == ROWS_MAX; i++) {
-        const float *row = (const float *)rows->data + i / rows->dim[1] * rows->stride[0] +
-                           i % rows->dim[1] * rows->stride[1];
-        for (int64_t s = 0; s < n; s++)
-            vote[s] = row[s] > vote[s] ? row[s] : vote[s];
-    }
-    for (int64_t s = 0; s < n && kind == ROWS_MEAN; s++)
-        vote[s] /= (float)n_row;
-}
-
 static void step(const void *params_, kvt_lane *lane)
 {
     const adakv *p = params_;
-    int64_t n_set = n_vote(p, lane->seq);
-    float *vote = kvt_arena_array(lane->scratch, lane->n_slot, sizeof *vote);
-    for (int64_t h = 0; h < n_set; h++) {
-        kvt_view rows = lane->attn;
-        if (n_set > 1) { /* this query head alone */
-            rows.data = (const float *)rows.data + h * rows.stride[0];
-            rows.dim[0] = 1;
-        }
-        if (vote)
-            count_votes(vote, &rows, p->rows);
-        for (int64_t s = 0; s < lane->n_slot; s++) /* NaN, which is refused: no memory */
-            lane->mark[s * n_set + h] = vote ? vote[s] : NAN;
-    }
+    kvt_vote(lane, n_vote(p, lane->seq), p->rows == ROWS_MAX ? KVT_VOTE_MAX : KVT_VOTE_MEAN);
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
@@ -170,20 +121,11 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     const adakv *p = params_;
     int64_t n_set = n_vote(p, lane->seq), all = lane->n_slot;
     int64_t n = kvt_pin_window(out, pinned, all, recent(p));
-    if (n > 0 && recent(p) != p->window)
-        n = all; /* the pool sees what is pinned, too */
-    float *vote = kvt_arena_array(lane->scratch, 2 * all, sizeof *vote);
-    for (int64_t h = 0; vote && h < n_set; h++) {
-        for (int64_t s = 0; s < n; s++)
-            vote[s] = lane->mark[s * n_set + h];
-        kvt_pool(vote + all, vote, n, p->pool, p->kind);
-        for (int64_t s = 0; s < n; s++)
-            out[s] += vote[all + s] / (float)n_set;
-    }
-    for (int64_t s = 0; !vote && s < n; s++)
-        out[s] = NAN;
     for (int64_t s = 0; n > 0 && s < kvt_min(p->sinks, all); s++)
         pinned[s] = true;
+    if (n > 0 && recent(p) != p->window)
+        n = all; /* the pool sees what is pinned, too */
+    kvt_pool_votes(out, lane, n, n_set, p->pool, p->kind, n_set);
 }
 
 const kvt_policy kvt_policy_adakv = {
@@ -216,7 +158,7 @@ const kvt_policy kvt_policy_adakv = {
     .share_params = share_params,
     .vary = vary,
     .fits = fits,
-    .window = window,
+    .window = kvt_window_rows,
     .size = size,
     .step = step,
     .score = score,

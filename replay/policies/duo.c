@@ -71,32 +71,24 @@ static void vary(const void *params_, kvt_traits *traits)
 /* First and last tokens of a streaming head. */
 static int64_t first(const duo *p, int64_t budget)
 {
-    return p->sinks > 0 ? p->sinks : (int64_t)floor(p->sink * (double)budget + 1e-9);
+    return p->sinks > 0 ? p->sinks : kvt_share_floor(p->sink, budget);
 }
 
 static int64_t last(const duo *p, int64_t budget)
 {
-    return p->window > 0 ? p->window : (int64_t)floor(p->recent * (double)budget + 1e-9);
+    return p->window > 0 ? p->window : kvt_share_floor(p->recent, budget);
 }
 
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const duo *p = params_;
     int64_t S = first(p, budget), R = last(p, budget);
-    if (budget >= n_token)
+    if (p->ratio < 0)
+        return kvt_ends_fit(S, R, budget, n_token, why, cap);
+    if (p->ratio == 0 || budget >= n_token || S + R < n_token)
         return true;
-    if (p->ratio < 0 && S + R > budget)
-        snprintf(why, cap,
-                 "%lld first and %lld last tokens need a budget of %lld or more, "
-                 "got %lld",
-                 (long long)S, (long long)R, (long long)(S + R), (long long)budget);
-    else if (p->ratio > 0 && S + R >= n_token)
-        snprintf(why, cap,
-                 "not engaged: a streaming head keeps %lld tokens, the prompt has "
-                 "%lld",
-                 (long long)(S + R), (long long)n_token);
-    else
-        return true;
+    snprintf(why, cap, "not engaged: a streaming head keeps %lld tokens, the prompt has %lld",
+             (long long)(S + R), (long long)n_token);
     return false;
 }
 
@@ -109,12 +101,13 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
 }
 
 /* How many lanes stream: round(n ratio), or as few as the total allows. */
-static int64_t count_streaming(const duo *p, const kvt_lane *lane, int n_lane, int64_t hold,
-                               int64_t total, const int32_t *order)
+static int count_streaming(const duo *p, const kvt_lane *lane, int n_lane, int64_t hold,
+                           int64_t total, const int32_t *order)
 {
-    int64_t n = 0, kept = 0;
+    int n = 0;
+    int64_t kept = 0;
     if (p->ratio >= 0)
-        return (int64_t)nearbyint(n_lane * p->ratio);
+        return (int)nearbyint(n_lane * p->ratio);
     for (int i = 0; i < n_lane; i++)
         kept += lane[i].n_slot;
     for (int i = n_lane - 1; i >= 0 && kept > total; i--, n++)
@@ -126,31 +119,20 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
                    const float *const *scores, const bool *const *pinned, const int64_t *budget)
 {
     const duo *p = params_;
-    int64_t left = 0, full = 0;
+    int64_t total = 0;
     (void)scores, (void)pinned;
     float *gate = kvt_arena_array(lane->scratch, n_lane, sizeof *gate);
     int32_t *order = kvt_arena_array(lane->scratch, n_lane, sizeof *order);
     for (int i = 0; gate && i < n_lane; i++) {
         gate[i] = *(const float *)lane[i].weights[0].data;
-        left += budget[i];
+        total += budget[i];
     }
     if (!gate || !order || !kvt_rank(order, gate, n_lane, lane->scratch))
         return; /* nothing kept: refused */
-    int64_t S = first(p, left / n_lane), R = last(p, left / n_lane), hold = kvt_max(S + R, 1);
-    int64_t n_stream = count_streaming(p, lane, n_lane, hold, left, order);
-    for (int i = 0; i < n_lane - n_stream; i++)
-        full += lane[order[i]].n_slot;
-    left -= full;
-    for (int i = 0; i < n_lane; i++) {
-        int64_t N = lane[order[i]].n_slot, n = N;
-        if (i >= n_lane - n_stream) { /* of what is left the first lanes get one more */
-            int64_t to_come = n_lane - i, share = (left + to_come - 1) / to_come;
-            n = p->ratio >= 0 ? hold : share;
-            left -= n;
-        }
-        for (int64_t s = 0; s < N; s++)
-            keep[order[i]][s] = n >= N || s < kvt_min(S, n) || s >= N - (n - kvt_min(S, n));
-    }
+    int64_t S = first(p, total / n_lane), hold = kvt_max(S + last(p, total / n_lane), 1);
+    int n_cut = count_streaming(p, lane, n_lane, hold, total, order);
+    kvt_keep_ends(keep, lane, n_lane, order + n_lane - n_cut, n_cut, S,
+                  p->ratio >= 0 ? hold : 0, total);
 }
 
 const kvt_policy kvt_policy_duo = {

@@ -32,11 +32,6 @@ typedef struct headkv {
 
 enum { IS_PAPER, IS_OFFICIAL, IS_KVCF, IS_KVCF_KV };
 
-static const kvt_choice kinds[] = {
-    [KVT_POOL_MAX] = {"max", "", "the largest vote nearby"},
-    [KVT_POOL_AVG] = {"mean", "", "the mean vote nearby"},
-};
-
 static const kvt_choice compats[] = {
     [IS_PAPER] = {"paper", "window=32,pool=7,kind=max",
                   "settings of FYYFU/HeadKV, reduced to kv heads, exact total"},
@@ -54,7 +49,7 @@ static const kvt_param params[] = {
               "last prompt queries that vote, always kept"),
     KVT_PARAM(headkv, pool, 7, 1, 255, "tokens",
               "width of the pool; an even one counts as the next odd one"),
-    KVT_PARAM_CHOICE(headkv, kind, KVT_POOL_MAX, kinds, "what the pool takes"),
+    KVT_PARAM_CHOICE(headkv, kind, KVT_POOL_MAX, kvt_pool_kinds, "what the pool takes"),
     KVT_PARAM(headkv, split, 1.01, 1, 1e6, "",
               "beta: a 1/beta of each head's slots is shared out by importance"),
     KVT_PARAM(headkv, temp, 1, 0, 100, "", "power of the importance: above 1 sharper"),
@@ -69,18 +64,6 @@ static void vary(const void *params_, kvt_traits *traits)
     const headkv *p = params_;
     traits->by_query_head = p->compat == IS_OFFICIAL || p->compat == IS_KVCF;
     traits->may_exceed = p->compat != IS_PAPER;
-}
-
-static bool fits(const void *params_, int64_t budget, int64_t n_prompt, char *why, size_t cap)
-{
-    const headkv *p = params_;
-    return kvt_window_fits(p->window, budget, n_prompt, why, cap);
-}
-
-static int64_t window(const void *params_, int64_t n_prompt)
-{
-    const headkv *p = params_;
-    return kvt_min(p->window, n_prompt);
 }
 
 static void step(const void *params_, kvt_lane *lane)
@@ -116,28 +99,17 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
                    const float *const *scores, const bool *const *pinned, const int64_t *budget)
 {
     const headkv *p = params_;
+    bool beside = p->compat == IS_KVCF || p->compat == IS_KVCF_KV;
     kvt_shares_out s;
-    int64_t *n_pinned = kvt_arena_array(lane->scratch, n_lane, sizeof *n_pinned), total = 0;
-    int64_t *count = kvt_arena_array(lane->scratch, n_lane, sizeof *count);
-    double *part = kvt_arena_array(lane->scratch, n_lane, sizeof *part);
-    if (!n_pinned || !count || !part)
-        return; /* nothing kept: refused */
-    for (int i = 0; i < n_lane; i++) {
-        total += budget[i];
-        for (int64_t k = 0; k < lane[i].n_slot; k++)
-            n_pinned[i] += pinned[i][k];
-    }
-    if (!kvt_share_begin(&s, count, lane, n_lane, n_pinned, total)) {
-        kvt_keep_counts(keep, lane, n_lane, scores, pinned, n_pinned);
+    int64_t *count;
+    double *part;
+    if (!kvt_share_open(&s, &count, &part, keep, lane, n_lane, scores, pinned, budget))
         return;
-    }
     importance(part, p, lane, n_lane);
-    int64_t whole = total / n_lane;
-    bool all = p->compat == IS_KVCF || p->compat == IS_KVCF_KV;
     for (int i = 0; i < n_lane; i++) {
-        int64_t C = all ? whole : whole - n_pinned[i];
+        int64_t B = s.total / n_lane, C = beside ? B : B - s.n_pinned[i];
         double c = floor((double)C / p->split);
-        s.want[i] = (double)(n_pinned[i] + C) - c;
+        s.want[i] = (double)(s.n_pinned[i] + C) - c;
         part[i] *= c * n_lane;
         double n = nearbyint(s.want[i] + part[i]);
         count[i] = kvt_min(kvt_max((int64_t)n, s.least[i]), s.most[i]);
@@ -178,8 +150,8 @@ const kvt_policy kvt_policy_headkv = {
     .params = params,
     .weights = weights,
     .vary = vary,
-    .fits = fits,
-    .window = window,
+    .fits = kvt_window_held,
+    .window = kvt_window_rows,
     .step = step,
     .score = score,
     .select = choose,

@@ -19,7 +19,6 @@
 #include "kvt/pieces.h"
 
 #include <math.h>
-#include <stdio.h>
 
 typedef struct lukv {
     int64_t sinks, window;
@@ -54,13 +53,7 @@ static void vary(const void *params_, kvt_traits *traits)
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const lukv *p = params_;
-    int64_t need = p->sinks + p->window;
-    if (budget >= n_token || budget >= need)
-        return true;
-    snprintf(why, cap,
-             "%lld sinks and %lld last tokens need a budget of %lld or more, got %lld",
-             (long long)p->sinks, (long long)p->window, (long long)need, (long long)budget);
-    return false;
+    return kvt_ends_fit(p->sinks, p->window, budget, n_token, why, cap);
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
@@ -120,25 +113,15 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
 {
     const lukv *p = params_;
     kvt_shares_out s;
-    int64_t *n_pinned = kvt_arena_array(lane->scratch, n_lane, sizeof *n_pinned), total = 0;
-    int64_t *count = kvt_arena_array(lane->scratch, n_lane, sizeof *count), slots = 0;
-    double *part = kvt_arena_array(lane->scratch, n_lane, sizeof *part);
-    if (!n_pinned || !count || !part)
-        return; /* nothing kept: refused */
-    for (int i = 0; i < n_lane; i++) {
-        total += budget[i];
-        slots += lane[i].n_slot;
-        for (int64_t k = 0; k < lane[i].n_slot; k++)
-            n_pinned[i] += pinned[i][k];
-    }
-    if (!kvt_share_begin(&s, count, lane, n_lane, n_pinned, total)) {
-        kvt_keep_counts(keep, lane, n_lane, scores, pinned, n_pinned);
+    int64_t *count, slots = 0;
+    double *part;
+    if (!kvt_share_open(&s, &count, &part, keep, lane, n_lane, scores, pinned, budget))
         return;
-    }
-    for (int i = 0; i < n_lane; i++) {
-        double f = (double)total / (double)slots;
-        part[i] = share_at(p, &lane[i].weights[0], f) * (double)lane[i].n_slot;
-    }
+    for (int i = 0; i < n_lane; i++)
+        slots += lane[i].n_slot;
+    for (int i = 0; i < n_lane; i++)
+        part[i] = share_at(p, &lane[i].weights[0], (double)s.total / (double)slots) *
+                  (double)lane[i].n_slot;
     if (p->compat == IS_PAPER) {
         kvt_share_fill(&s, part);
         kvt_share_round(count, &s);

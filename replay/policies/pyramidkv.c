@@ -24,13 +24,7 @@ typedef struct pyramidkv {
     int kind, compat;
 } pyramidkv;
 
-enum { KIND_MAX, KIND_MEAN };
 enum { COMPAT_PAPER, COMPAT_KVCF, COMPAT_KVPRESS, COMPAT_KVCF_KV };
-
-static const kvt_choice kinds[] = {
-    [KIND_MAX] = {"max", "", "the largest vote nearby"},
-    [KIND_MEAN] = {"mean", "", "the mean vote nearby"},
-};
 
 static const kvt_choice compats[] = {
     [COMPAT_PAPER] =
@@ -53,7 +47,7 @@ static const kvt_param params[] = {
               "last prompt queries that vote, always kept"),
     KVT_PARAM(pyramidkv, pool, 7, 1, 255, "tokens",
               "width of the pool; an even one counts as the next odd one"),
-    KVT_PARAM_CHOICE(pyramidkv, kind, KIND_MAX, kinds, "what the pool takes"),
+    KVT_PARAM_CHOICE(pyramidkv, kind, KVT_POOL_MAX, kvt_pool_kinds, "what the pool takes"),
     {0},
 };
 
@@ -62,18 +56,6 @@ static void vary(const void *params_, kvt_traits *traits)
     const pyramidkv *p = params_;
     traits->by_query_head = p->compat == COMPAT_KVCF;
     traits->may_exceed = p->compat != COMPAT_PAPER;
-}
-
-static bool fits(const void *params_, int64_t budget, int64_t n_prompt, char *why, size_t cap)
-{
-    const pyramidkv *p = params_;
-    return kvt_window_fits(p->window, budget, n_prompt, why, cap);
-}
-
-static int64_t window(const void *params_, int64_t n_prompt)
-{
-    const pyramidkv *p = params_;
-    return kvt_min(p->window, n_prompt);
 }
 
 static void share_params(const void *params_, char *out, size_t cap)
@@ -93,12 +75,8 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
 {
     const pyramidkv *p = params_;
     int64_t n = kvt_pin_window(out, pinned, lane->n_slot, p->window);
-    if (n == 0)
-        return;
-    if (p->kind == KIND_MAX)
-        kvt_pool_max(out, lane->mark, n, p->pool);
-    else
-        kvt_pool_mean(out, lane->mark, n, p->pool);
+    if (n > 0)
+        kvt_pool(out, lane->mark, n, p->pool, p->kind);
 }
 
 const kvt_policy kvt_policy_pyramidkv = {
@@ -129,8 +107,8 @@ const kvt_policy kvt_policy_pyramidkv = {
     .share = &kvt_share_pyramid,
     .share_params = share_params,
     .vary = vary,
-    .fits = fits,
-    .window = window,
+    .fits = kvt_window_held,
+    .window = kvt_window_rows,
     .step = step,
     .score = score,
 };

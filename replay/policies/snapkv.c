@@ -12,24 +12,20 @@
  * mean counts what lies outside 0..n-1 as zero (edge=inside divides by what lies inside). With
  * order=pool each query head's votes are pooled by themselves and score is the mean of that
  * over H (compat=kvpress: and over Q, the same order), with order=max the largest vote of the
- * heads is pooled. `local` pins that many of the
- * last tokens instead of all that vote (n follows), `prefix` the first ones, too. Where the
- * prompt is not longer than the window, the latest tokens are kept.
+ * heads is pooled. `local` pins that many of the last tokens instead of all that vote (n
+ * follows), `prefix` the first ones, too. Where the prompt is not longer than the window, the
+ * latest tokens are kept.
  *
  * Differs: one set for each kv head; the authors' code repeats keys and values first and keeps
  * one set for each query head (compat=official). Sums stay in f32. Cost for each lane, once:
  * O(H window S) time, S floats (H S with order=pool). */
 #include "kvt/pieces.h"
 
-#include <math.h>
-#include <string.h>
-
 typedef struct snapkv {
     int64_t window, pool, local, prefix;
     int kind, order, edge, over, compat;
 } snapkv;
 
-enum { KIND_MAX, KIND_MEAN };
 enum { ORDER_SUM, ORDER_POOL, ORDER_MAX };
 enum { EDGE_ZERO, EDGE_INSIDE };
 enum { OVER_FRONT, OVER_ALL };
@@ -44,11 +40,6 @@ enum {
     IS_ADAKV,
     IS_FRONTIER,
     IS_COLD
-};
-
-static const kvt_choice kinds[] = {
-    [KIND_MAX] = {"max", "", "the largest vote nearby"},
-    [KIND_MEAN] = {"mean", "", "the mean vote nearby"},
 };
 
 static const kvt_choice orders[] = {
@@ -105,7 +96,7 @@ static const kvt_param params[] = {
               "last prompt queries that vote, always kept"),
     KVT_PARAM(snapkv, pool, 7, 1, 255, "tokens",
               "width of the pool; an even one counts as the next odd one"),
-    KVT_PARAM_CHOICE(snapkv, kind, KIND_MAX, kinds, "what the pool takes"),
+    KVT_PARAM_CHOICE(snapkv, kind, KVT_POOL_MAX, kvt_pool_kinds, "what the pool takes"),
     KVT_PARAM_CHOICE(snapkv, order, ORDER_SUM, orders, "what comes first, heads or pool"),
     KVT_PARAM_CHOICE(snapkv, edge, EDGE_ZERO, edges, "what a mean pool divides by at the ends"),
     KVT_PARAM_CHOICE(snapkv, over, OVER_FRONT, overs, "which votes are pooled"),
@@ -133,17 +124,10 @@ static bool fits(const void *params_, int64_t budget, int64_t n_prompt, char *wh
     return n_prompt <= p->window || kvt_window_fits(n, budget, n_prompt, why, cap);
 }
 
-static int64_t window(const void *params_, int64_t n_prompt)
-{
-    const snapkv *p = params_;
-    return kvt_min(p->window, n_prompt);
-}
-
 /* Sets of votes: one, or one for each query head of the lane. */
 static int64_t n_vote(const snapkv *p, const kvt_sequence *seq)
 {
-    bool apart = p->order != ORDER_SUM && !by_query_head(p);
-    return apart ? seq->geometry->n_head / seq->geometry->n_kv_head : 1;
+    return p->order == ORDER_POOL && !by_query_head(p) ? kvt_lane_heads(seq) : 1;
 }
 
 static void size(const void *params_, const kvt_sequence *seq, int64_t budget, int *slot_width,
@@ -155,44 +139,9 @@ static void size(const void *params_, const kvt_sequence *seq, int64_t budget, i
 
 static void step(const void *params_, kvt_lane *lane)
 {
-    int64_t n_set = n_vote(params_, lane->seq);
-    float *vote = kvt_arena_array(lane->scratch, lane->n_slot, sizeof *vote);
-    for (int64_t h = 0; h < n_set; h++) {
-        kvt_view rows = lane->attn;
-        if (n_set > 1) { /* this query head alone */
-            rows.data = (const float *)rows.data + h * rows.stride[0];
-            rows.dim[0] = 1;
-        }
-        if (vote) {
-            memset(vote, 0, (size_t)lane->n_slot * sizeof *vote);
-            kvt_add_rows(vote, &rows);
-        }
-        for (int64_t s = 0; s < lane->n_slot; s++) /* NaN, which is refused: no memory */
-            lane->mark[s * n_set + h] = vote ? vote[s] : NAN;
-    }
-}
-
-/* What votes are pooled: those of set h, or the largest of each slot's sets. */
-static void take(float *vote, const snapkv *p, const kvt_lane *lane, int64_t n, int64_t n_set,
-                 int64_t h)
-{
-    for (int64_t s = 0; s < n; s++) {
-        const float *mark = lane->mark + s * n_set;
-        vote[s] = mark[h];
-        for (int64_t k = 0; p->order == ORDER_MAX && k < n_set; k++)
-            vote[s] = mark[k] > vote[s] || isnan(mark[k]) ? mark[k] : vote[s];
-    }
-}
-
-static void pool(float *out, const snapkv *p, const float *vote, int64_t n)
-{
-    if (p->kind == KIND_MAX)
-        kvt_pool_max(out, vote, n, p->pool);
-    else
-        kvt_pool_mean(out, vote, n, p->pool);
-    int64_t r = p->pool / 2;
-    for (int64_t s = 0; p->kind == KIND_MEAN && p->edge == EDGE_INSIDE && s < n; s++)
-        out[s] *= (float)(2 * r + 1) / (float)(kvt_min(s + r, n - 1) - kvt_max(s - r, 0) + 1);
+    const snapkv *p = params_;
+    bool head = p->order == ORDER_MAX && !by_query_head(p);
+    kvt_vote(lane, n_vote(p, lane->seq), head ? KVT_VOTE_HEAD : KVT_VOTE_SUM);
 }
 
 /* Slots before those that are kept for being the last; 0: the latest are kept. */
@@ -211,21 +160,14 @@ static int64_t pin(const snapkv *p, float *out, bool *pinned, const kvt_lane *la
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
 {
     const snapkv *p = params_;
-    int64_t n_set = n_vote(p, lane->seq), n_pooled = p->order == ORDER_MAX ? 1 : n_set;
-    int64_t n = pin(p, out, pinned, lane);
+    int64_t n_set = n_vote(p, lane->seq), n = pin(p, out, pinned, lane), r = p->pool / 2;
     if (n > 0 && p->over == OVER_ALL) /* what is pinned is not ranked */
         n = lane->n_slot;
-    float *vote = kvt_arena_array(lane->scratch, 2 * lane->n_slot, sizeof *vote);
-    float count = (float)(n_pooled * (p->compat == IS_KVPRESS ? p->window : 1));
-    for (int64_t h = 0; vote && h < n_pooled; h++) {
-        float *pooled = vote + n;
-        take(vote, p, lane, n, n_set, h);
-        pool(pooled, p, vote, n);
-        for (int64_t s = 0; s < n; s++)
-            out[s] += pooled[s] / count;
-    }
-    for (int64_t s = 0; !vote && s < n; s++)
-        out[s] = NAN;
+    kvt_pool_votes(out, lane, n, n_set, p->pool, p->kind,
+                   n_set * (p->compat == IS_KVPRESS ? p->window : 1));
+    bool inside = p->kind == KVT_POOL_AVG && p->edge == EDGE_INSIDE;
+    for (int64_t s = 0; inside && s < n; s++)
+        out[s] *= (float)(2 * r + 1) / (float)(kvt_min(s + r, n - 1) - kvt_max(s - r, 0) + 1);
 }
 
 const kvt_policy kvt_policy_snapkv = {
@@ -255,7 +197,7 @@ const kvt_policy kvt_policy_snapkv = {
     .params = params,
     .vary = vary,
     .fits = fits,
-    .window = window,
+    .window = kvt_window_rows,
     .size = size,
     .step = step,
     .score = score,

@@ -171,6 +171,8 @@ static kvt_code judge_lane(pass *p, int layer, int a, int c, const truth *t, lan
     const bool *rule;
     kvt_engine_ranking(p->engine, c, layer, a, &score, &rule);
     j->score = scores_tell(p) ? score : NULL;
+    if (!p->rank) /* another budget's says nothing of this one */
+        j->ranking = NULL, j->ranked = NULL, j->n_ranked = 0;
     if (score && scores_rank(p) && (c == 0 || !p->rank) &&
         !rank_scores(j, score, rule, d->ranked, j->scratch))
         return kvt_fail_memory(err, n * (int64_t)sizeof *score);

@@ -25,6 +25,7 @@ import h5py
 import numpy as np
 
 import replay_metrics as metrics
+import replay_schedule as schedule
 
 TIE = 1e-6      # relative: scores nearer than this may change places
 MASS = 1e-6     # absolute: masses, recalls, KL
@@ -61,6 +62,7 @@ class Trace:
         self.R = self.H // self.G
         self.rows = stored if self.has_rows else self.compute_rows()
         self.orders = {}
+        self.schedules = {}
         self.at = {p: i for i, p in enumerate(self.query_pos)}
 
     def compute_rows(self):
@@ -634,7 +636,7 @@ def check_cell(t, name, policy, inside, every, cell, report, where):
     if t.M:
         check_rows(t, lanes, ran, cell, report, where, mass)
         if not isinstance(policy, OracleStep):
-            check_sets(t, policy, inside, lanes, budgets, ran, cell, report, where, mass)
+            check_sets(t, policy, inside, every, lanes, budgets, ran, cell, report, where, mass)
 
 
 def check_pyramid(t, policy, lanes, budgets, asked, report, where):
@@ -809,7 +811,33 @@ def check_ranks(t, lanes, budgets, ran, row, report, where):
         report.number(where, "%s_mean_1" % n, mean(x), row["%s_mean_1" % n], 1e-6 if t.has_rows else 1e-2)
 
 
-def check_sets(t, policy, inside, lanes, budgets, ran, cell, report, where, mass):
+def schedule_lost(t, lane, budget, every, drop_first):
+    """What the lane's rows lose on average under its best schedule. Kept for the next policy."""
+    l, heads, _ = lane
+    key = l, tuple(heads), every, drop_first
+    if key not in t.schedules:
+        best = schedule.Lane(np.stack([t.response(l, h) for h in heads]), t.N, every, drop_first)
+        t.schedules[key] = best, best.solve()
+    best, at = t.schedules[key]
+    return best.lost(at[min(budget, len(at) - 1)]).mean()
+
+
+def check_schedule(t, policy, every, lanes, budgets, cell, report, where, mass):
+    """The best schedule of irreversible eviction at the lanes' budgets."""
+    row = cell.row
+    least = [schedule_lost(t, lane, b, every, policy.drop_first) for lane, b in zip(lanes, budgets)]
+    report.number(where, "oracle_lost_mass_mean_frac", mean(least), row["oracle_lost_mass_mean_frac"], mass)
+    report.number(where, "regret_mean_frac", max(0, cell.lost - mean(least)), row["regret_mean_frac"], mass)
+    report.number(where, "allocation_regret_mean_frac", math.nan, row["allocation_regret_mean_frac"], 0)
+    if cell.lost - mean(least) < -mass:
+        report.differ(where, "lost mass", "at least the best schedule's %.9g" % mean(least), cell.lost)
+    for (l, _, a), x in zip(lanes, least):
+        have, at = cell.lane(l, a), "%s layer %d lane %d" % (where, l, a)
+        report.number(at, "oracle_lost_mass_mean_frac", x, have["oracle_lost_mass_mean_frac"], mass)
+        report.number(at, "regret_mean_frac", max(0, have["lost_mass_mean_frac"] - x), have["regret_mean_frac"], mass)
+
+
+def check_sets(t, policy, inside, every_k, lanes, budgets, ran, cell, report, where, mass):
     """Recall, score KL, the oracle of equal counts."""
     row = cell.row
     every = []
@@ -831,8 +859,11 @@ def check_sets(t, policy, inside, lanes, budgets, ran, cell, report, where, mass
     ordered = row["kendall_tau_mean_1"] is not None and not isinstance(policy, FirstAndLast)
     if ordered and all(x["first"] for x in ran):
         check_ranks(t, lanes, budgets, ran, row, report, where)
-    if inside or isinstance(policy, Full):
-        report.number(where, "regret_mean_frac", math.nan if inside else 0, row["regret_mean_frac"], 1e-12)
+    if isinstance(policy, Full):
+        report.number(where, "regret_mean_frac", 0, row["regret_mean_frac"], 1e-12)
+        return
+    if inside:
+        check_schedule(t, policy, every_k, lanes, budgets, cell, report, where, mass)
         return
     same, free, by_lane = best_lost(t, lanes, [x["count"] for x in ran])
     report.number(where, "oracle_lost_mass_mean_frac", same, row["oracle_lost_mass_mean_frac"], mass)
@@ -871,16 +902,16 @@ def check_order(cells, report):
 
 def check_alone(kvt, path, budgets, report):
     """A row is the same whichever budgets run beside it, in falling order, and one by one."""
-    names = [p[0] for p in policies() if p[1] == "own"]
-    with tempfile.TemporaryDirectory() as tmp:
-        rows, _ = run_kvt(kvt, path, names, "own", budgets, os.path.join(tmp, "all"))
-        rows = {r["run_id"]: r for r in rows}
-        parts = [run_kvt(kvt, path, names, "own", [b], os.path.join(tmp, b))[0] for b in budgets]
-        parts.append(run_kvt(kvt, path, names, "own", budgets[::-1], os.path.join(tmp, "back"))[0])
-    for part in parts:
-        for r in part:
+    for act in ("own", "prefill"):
+        names = [p[0] for p in policies() if p[1] == act]
+        with tempfile.TemporaryDirectory() as tmp:
+            rows, _ = run_kvt(kvt, path, names, act, budgets, os.path.join(tmp, "all"))
+            rows = {r["run_id"]: r for r in rows}
+            parts = [run_kvt(kvt, path, names, act, [b], os.path.join(tmp, b))[0] for b in budgets]
+            parts.append(run_kvt(kvt, path, names, act, budgets[::-1], os.path.join(tmp, "back"))[0])
+        for r in (r for part in parts for r in part):
             beside = rows.get(r["run_id"])
-            where = "%s %s %s b=%s" % (os.path.basename(path), r["policy"], r["policy_params"], r["budget_asked"])
+            where = "%s %s %s %s b=%s" % (os.path.basename(path), r["policy"], r["policy_params"], act, r["budget_asked"])
             report.checks += 1
             if beside is None:  # two texts for one number of slots
                 continue

@@ -16,6 +16,7 @@ fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 failed=0
+"$python" "$golden/replay_schedule.py" || failed=1
 
 # name: the trace's file; the rest are make_synth's.
 compare() {

@@ -117,6 +117,12 @@ kvt_code use_base_merge(kvt_use *u, kvt_err *err)
                         "base=%s: one of the two acts on the prompt only, the other while "
                         "decoding only",
                         u->base->policy->name);
+    /* What it keeps for each query head of a kv head's lane has no place in one of its own. */
+    if (t->by_query_head && !b->by_query_head)
+        return kvt_fail(err, KVT_USAGE,
+                        "base=%s: it scores a lane for each kv head, the policy has one for "
+                        "each query head",
+                        u->base->policy->name);
     if (merge_name(&t->probe, b->probe, "it reads a probe", err) ||
         merge_name(&t->decision, b->decision, "it reads decisions", err))
         return err->code;

@@ -270,11 +270,11 @@ typedef struct kvt_policy {
     /* The policy that scores in front of this one, unless base=NAME names another; its own
      * parameters are typed as base.NAME=VALUE. NULL: it has none. The engine runs the base's
      * step() and score() on marks of its own and shows the result in kvt_lane.base_score. A
-     * base has score(), evicts, keeps no threshold, reads no file, has no base, and does not
-     * select over several lanes. Of the last queries each of the two sees those of its own
-     * window; random numbers come from one stream. Needs, window, lanes by query head and a
-     * worse exactness are taken over from it; so is acting in decode only, or in the prompt
-     * only; one ranking needs both. */
+     * base has score(), evicts, keeps no threshold, reads no file, has no base, does not select
+     * over several lanes, and has a lane for each query head if the policy has. Of the last
+     * queries each of the two sees those of its own window; random numbers come from one
+     * stream. Needs, window, lanes by query head and a worse exactness are taken over from it;
+     * so is acting in decode only, or in the prompt only; one ranking needs both. */
     const char *base;
 
     /* Hooks. `params` is the policy's own struct, defaults filled in. Each is optional, but one

@@ -140,6 +140,11 @@ static const kvt_policy echo_policy = {
     .base = "snapkv",    .slot_width = WIDTH,
     .step = count_steps, .score = echo,
 };
+static const kvt_policy head_policy = {
+    TEXTS("test-head"),  .traits = {.phases = BOTH, .one_ranking = true, .by_query_head = true},
+    .base = "snapkv",    .slot_width = WIDTH,
+    .step = count_steps, .score = echo,
+};
 static const kvt_policy window_policy = {
     TEXTS("test-window"),
     .traits = {.phases = KVT_PREFILL, .needs = KVT_NEED_ATTN, .one_ranking = true},
@@ -208,4 +213,5 @@ static const kvt_policy skip_policy = {
 KVT_API extern const kvt_policy *const kvt_plugin[];
 const kvt_policy *const kvt_plugin[] = {
     &echo_policy,  &window_policy, &both_policy,   &keys_policy, &nan_policy,      &fits_policy,
-    &layer_policy, &select_policy, &decode_policy, &skip_policy, &together_policy, NULL};
+    &layer_policy, &select_policy, &decode_policy, &skip_policy, &together_policy, &head_policy,
+    NULL};

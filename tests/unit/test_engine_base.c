@@ -76,6 +76,8 @@ static const struct alike {
     {"snapkv:window=4", "test-echo:base.window=4", "8,16", KVT_ACT_OWN},
     {"snapkv:window=4,compat=official", "test-echo:base.window=4,base.compat=official", "8,16",
      KVT_ACT_OWN},
+    {"snapkv:window=4,compat=official", "test-head:base.window=4,base.compat=official", "8,16",
+     KVT_ACT_OWN},
     {"snapkv:window=64", "test-echo:base=snapkv,base.window=64", "8", KVT_ACT_OWN}, /* C005 */
     {"h2o", "test-echo:base=h2o", "8,16,30", KVT_ACT_OWN},
     {"h2o", "test-echo:base=h2o", "8,16", KVT_ACT_PREFILL},
@@ -193,6 +195,7 @@ static const struct text {
     {"test-both:base=test-decode", "one of the two acts on the prompt only", KVT_USAGE},
     {"test-echo:base.windw=4", "base: policy snapkv: no parameter 'windw'", KVT_USAGE},
     {"test-echo:base.window=0", "window: 0 is not a whole number", KVT_USAGE},
+    {"test-head:base=snapkv,base.order=pool", "a lane for each kv head", KVT_USAGE},
     {"test-echo:base=h2o,base.every=4", "base.every: set every of the policy itself",
      KVT_USAGE},
     {"h2o:base=snapkv", "no parameter 'base'", KVT_USAGE},

@@ -19,7 +19,9 @@ static plan_file *file_at(const plan *p, const char *path)
     return NULL;
 }
 
-static kvt_code add_file(plan *p, const char *path, bool offered, kvt_err *err)
+/* `what` named it: weights or table. */
+static kvt_code add_file(plan *p, const char *path, const char *what, bool offered,
+                         kvt_err *err)
 {
     if (file_at(p, path))
         return KVT_OK;
@@ -30,7 +32,7 @@ static kvt_code add_file(plan *p, const char *path, bool offered, kvt_err *err)
     file += p->n_file;
     *file = (plan_file){.path = path, .offered = offered};
     if (kvt_scorer_open(&file->scorer, path, err))
-        return kvt_within(err, "weights");
+        return kvt_within(err, "%s", what);
     p->n_file++;
     return KVT_OK;
 }
@@ -38,7 +40,7 @@ static kvt_code add_file(plan *p, const char *path, bool offered, kvt_err *err)
 kvt_code plan_weights_offered(plan *p, kvt_err *err)
 {
     for (int i = 0; i < p->spec->n_weights; i++)
-        if (add_file(p, p->spec->weights[i], true, err))
+        if (add_file(p, p->spec->weights[i], "weights", true, err))
             return err->code;
     return KVT_OK;
 }
@@ -120,8 +122,8 @@ kvt_code plan_weights_named(plan *p, kvt_err *err)
     check_offers(p);
     for (int i = 0; i < p->n_use; i++) {
         const kvt_use *u = p->use[i].use;
-        if ((u->own.weights[0] && add_file(p, u->own.weights, false, err)) ||
-            (u->own.table[0] && add_file(p, u->own.table, false, err)))
+        if ((u->own.weights[0] && add_file(p, u->own.weights, "weights", false, err)) ||
+            (u->own.table[0] && add_file(p, u->own.table, "table", false, err)))
             return kvt_within(err, "policy %s", u->name);
     }
     return KVT_OK;

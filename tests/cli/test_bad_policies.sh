@@ -119,8 +119,8 @@ skips "expected a file of kind shares, got kvpop" -p snapkv/table:window=4,table
 skips "expected a file of kind duo, got shares" -p duo:weights=shares.h5 -b 20
 skips "'wide.h5' is for another model: query heads: expected 4, got 6" -p duo:weights=wide.h5 -b 20
 for file in cut.h5 /dev/null . none.h5 a.h5; do
-    replay 1 "'$file'" -p snapkv/table:window=4,table=$file -b 20
-    replay 1 "'$file'" -p headkv:window=4,weights=$file -b 20
+    replay 1 "table: '$file'" -p snapkv/table:window=4,table=$file -b 20
+    replay 1 "weights: '$file'" -p headkv:window=4,weights=$file -b 20
 done
 replay 1 "'/etc/passwd'" -p scores:file=/etc/passwd -b 20
 skips "needs file=SCORES" -p scores -b 20

@@ -4,6 +4,7 @@
 #define CLI_HELP_H
 
 #include "cli/cli.h"
+#include "cli/wrap.h"
 #include "kvt/param.h"
 
 /* The list of verbs by group. */
@@ -24,10 +25,6 @@ KVT_CHECKED kvt_code cli_document(FILE *out, const char *name, kvt_err *err);
 
 /* The hidden verb `kvt __complete KIND`: one candidate a line. */
 KVT_CHECKED kvt_code cli_complete(cli *c, int n_arg, char **arg, kvt_err *err);
-
-/* Words of `text`, broken at `width` columns, each line behind `indent` blanks; the first line
- * starts in column `at`. '\n' ends a line, two a paragraph. */
-void cli_wrap(FILE *out, const char *text, int at, int indent, int width);
 
 /* Parameters of a policy, an allocator or a trainer, with defaults, ranges and choices, under a
  * title; nothing where there are none. */

@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "cli/help.h"
+#include "cli/wrap.h"
 #include "kvt/arena.h"
 
 enum { NARROWEST = 20, WIDEST = 1000, INDENT = 4 };

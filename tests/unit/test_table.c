@@ -1,5 +1,5 @@
-/* test_table.c - tables for people and rows for programs (cli/table.c), colour and drawing
- * rules (cli/progress.c). */
+/* test_table.c - tables for people and rows for programs (cli/table.c), prose (cli/wrap.c),
+ * colour and drawing rules (cli/progress.c). */
 #include "tests/check.h"
 
 #include <jansson.h>
@@ -9,6 +9,7 @@
 
 #include "cli/progress.h"
 #include "cli/table.h"
+#include "cli/wrap.h"
 
 int cli_signal(void)
 {
@@ -116,6 +117,80 @@ static void cells_stand_in_columns_and_are_safe(void **state)
     free(p.text);
 }
 
+/* The head of a row stays a table; what follows is folded, but only where the terminal is too
+ * narrow, and never in a pipe. */
+static void a_table_of_words_folds(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"POLICY", "CLASS", "PAPER", "SETS", NULL};
+    static const char *const rows[][5] = {
+        {"snapkv", "exact", "what it does in many words, more", "w=1,p=2", NULL},
+        {"h2o", "open-loop", "short", "-", NULL}};
+    static const struct {
+        const char *columns, *want;
+    } cases[] = {
+        {"40", "POLICY CLASS\nsnapkv exact\n    what it does in many words, more\n    w=1,p=2\n"
+               "h2o    open-loop\n    short\n"},
+        {"24", "POLICY CLASS\nsnapkv exact\n    what it does in many\n    words, more\n"
+               "    w=1,p=2\nh2o    open-loop\n    short\n"},
+        {"80", NULL},
+        {NULL, NULL},
+        {"7", NULL}, /* no terminal is so narrow: not believed */
+    };
+    cli c = {.color = 2};
+    kvt_err err;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        printed p;
+        cli_table *t = cli_table_new(&c, names, NULL);
+        assert_non_null(t);
+        cli_table_narrow(t, 2);
+        for (int k = 0; k < 2; k++)
+            CHECK_OK(cli_table_row(t, rows[k], &err), &err);
+        if (cases[i].columns)
+            setenv("COLUMNS", cases[i].columns, 1);
+        else
+            unsetenv("COLUMNS");
+        begin(&p);
+        CHECK_OK(cli_table_print(t, p.f, &err), &err);
+        fclose(p.f);
+        if (cases[i].want)
+            assert_string_equal(p.text, cases[i].want);
+        else
+            assert_non_null(strstr(p.text, "what it does in many words, more w=1,p=2\n"));
+        free(p.text);
+        cli_table_free(t);
+    }
+    unsetenv("COLUMNS");
+}
+
+static void prose_breaks_at_blanks_and_lists_at_commas(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int at, indent, width;
+        const char *want;
+    } cases[] = {
+        {"one two three", 0, 0, 80, "one two three\n"},
+        {"one two three", 0, 2, 7, "one two\n  three\n"},
+        {"one two three", 4, 2, 7, "one\n  two\n  three\n"},
+        {"a\n\nb", 0, 3, 80, "a\n\n   b\n"},
+        {"(a=1,bb=2,c=3)", 0, 1, 8, "(a=1,\n bb=2,\n c=3)\n"},
+        {"see (a=1,bb=2,c=3) x", 0, 1, 9, "see\n (a=1,\n bb=2,\n c=3) x\n"},
+        {"unbreakable", 0, 1, 5, "unbreakable\n"},
+        {"unbreakable,too long", 0, 1, 5, "unbreakable,\n too\n long\n"},
+        {"", 0, 0, 5, "\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        printed p;
+        begin(&p);
+        cli_wrap(p.f, cases[i].text, cases[i].at, cases[i].indent, cases[i].width);
+        fclose(p.f);
+        assert_string_equal(p.text, cases[i].want);
+        free(p.text);
+    }
+}
+
 /* Option, then NO_COLOR, then CLICOLOR_FORCE or FORCE_COLOR, then the terminal; empty is unset.
  */
 static const struct color_row {
@@ -164,6 +239,8 @@ int main(void)
         cmocka_unit_test(rows_are_json),
         cmocka_unit_test(no_rows_are_an_empty_array),
         cmocka_unit_test(cells_stand_in_columns_and_are_safe),
+        cmocka_unit_test(a_table_of_words_folds),
+        cmocka_unit_test(prose_breaks_at_blanks_and_lists_at_commas),
     };
     CHECK_ROWS(tests, &n, color_rows, color_follows_the_order);
     return CHECK_RUN("colour", tests, n) +

@@ -1,6 +1,12 @@
 /* parts.c - policies beside a reference: how much they lose more or less, and which part of it
  * is ranking, allocation and the number of slots.
  *
+ * On top of a budget loss = least loss of as many slots, shared out in the best way +
+ * allocation regret + regret, and each term has its difference. Inside it, regret is against
+ * the best schedule of irreversible eviction at the budgets that the lanes have: its difference
+ * is the part of the ranking, and what is left (how slots are shared out, when tokens go) is
+ * not taken apart, for nobody knows the best budgets of schedules.
+ *
  * Every part has one value a trace, and the resamples of all parts draw the same traces. */
 #include "analyze/group.h"
 #include "analyze/stat.h"
@@ -204,13 +210,23 @@ static kvt_code put_part(double *mean, double *lo, double *hi, double *p_value, 
     return KVT_OK;
 }
 
+static bool is_inside(const group *g)
+{
+    return strcmp(g->cell[0]->growth, "inside") == 0;
+}
+
 static kvt_code put_parts(const maker *m, kvt_comparison_row *row, const group *a,
                           const group *b, int64_t n, kvt_err *err)
 {
     subtract(m, m->d[RANKING], n, a, b, "regret_mean_frac");
     subtract(m, m->d[ALLOCATION], n, a, b, "allocation_regret_mean_frac");
-    if (!all_defined(m->d[RANKING], n) || !all_defined(m->d[ALLOCATION], n))
+    if (!all_defined(m->d[RANKING], n))
         return KVT_OK;
+    if (!all_defined(m->d[ALLOCATION], n)) /* regrets of two kinds have no difference */
+        return is_inside(a) && is_inside(b)
+                   ? put_part(&row->ranking_diff, &row->ranking_ci_lo, &row->ranking_ci_hi,
+                              NULL, m->d[RANKING], n, m->seed, err)
+                   : KVT_OK;
     for (int64_t i = 0; i < n; i++)
         m->d[SIZE][i] = m->d[TOTAL][i] - m->d[RANKING][i] - m->d[ALLOCATION][i];
     if (put_part(&row->ranking_diff, &row->ranking_ci_lo, &row->ranking_ci_hi, NULL,

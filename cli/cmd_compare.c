@@ -117,7 +117,10 @@ static void print_sentence(const kvt_comparison_row *r, bool loss)
     const char *verb = loss ? "loses" : "has";
     printf("%s at %s %s %.4f %s than %s", r->policy, r->budget_asked, verb, fabs(r->diff), more,
            r->reference);
-    if (!isnan(r->ranking_diff))
+    if (!isnan(r->ranking_diff) && isnan(r->allocation_diff))
+        printf(": ranking %s, the rest %s", signed_number(rank, r->ranking_diff),
+               signed_number(size, r->diff - r->ranking_diff));
+    else if (!isnan(r->ranking_diff))
         printf(": ranking %s, allocation %s, number of slots %s",
                signed_number(rank, r->ranking_diff), signed_number(alloc, r->allocation_diff),
                signed_number(size, r->size_diff));
@@ -135,17 +138,22 @@ static void print_sentence(const kvt_comparison_row *r, bool loss)
 
 static void print_notes(const kvt_comparison *c, int n_policy, int n_budget)
 {
-    bool mixed = false, parts = false;
+    bool mixed = false, parts = false, inside = false;
     for (int64_t i = 0; i < c->n; i++) {
         mixed |= strcmp(c->row[i].growth, c->row[i].reference_growth) != 0;
         parts |= isnan(c->row[i].ranking_diff);
+        inside |= !isnan(c->row[i].ranking_diff) && isnan(c->row[i].allocation_diff);
     }
     if (mixed)
         printf("note  on-top policies hold the decoded tokens beside their budget, inside ones "
                "within it: such a difference is one of size, too\n");
     if (parts && strcmp(c->row[0].metric, "lost_mass_mean_frac") == 0)
         printf("note  parts are known where both policies decide once, at the end of the "
-               "prompt\n");
+               "prompt, or both evict while decoding\n");
+    if (inside)
+        printf("note  of inside policies ranking is the difference of their regrets, against "
+               "the best schedules at the budgets of their lanes; the rest is how slots are "
+               "shared out and when tokens are dropped\n");
     if (n_budget > 0 && c->n < (int64_t)(n_policy - 1) * n_budget)
         printf("note  %lld of %lld comparisons are left out: the results hold no such cell\n",
                (long long)((int64_t)(n_policy - 1) * n_budget - c->n),
@@ -248,7 +256,9 @@ const cli_command cli_command_compare = {
         "What a policy loses is the sum of three parts: what the best slots of the whole model "
         "would lose that are as many (number of slots), what was lost by how the slots were "
         "shared out over lanes (allocation), and by which tokens hold the slots of a lane "
-        "(ranking). Each part is compared by itself.",
+        "(ranking). Each part is compared by itself. Of two policies that evict while decoding "
+        "the ranking alone is taken apart: their regret against the best schedules of "
+        "irreversible eviction.",
     .options = options,
     .options_size = sizeof(compare_options),
     .examples = {"kvt compare kvt-results -p snapkv,pyramidkv,snapkv/ada -b 10%",

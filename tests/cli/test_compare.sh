@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 sample_trace
 cd "$scratch" || exit 1
-run "$kvt" replay "$source_dir"/traces/samples/*.h5 -p snapkv:window=24,snapkv:window=16,pyramidkv,h2o -b 10%,25% \
+run "$kvt" replay "$source_dir"/traces/samples/*.h5 -p snapkv:window=24,snapkv:window=16,pyramidkv,h2o,tova -b 10%,25% \
     --out found -q
 exits 0
 
@@ -22,8 +22,21 @@ parses
     fail "the parts of pyramidkv do not add up"
 [ "$(jq '.rows[2] | (.allocation_diff | fabs) < 1e-9 and (.size_diff | fabs) < 1e-9' out)" = true ] ||
     fail "two uses of equal counts differ in ranking only"
-# Inside policies hold other slots: no parts.
-[ "$(jq '.rows[1] | .growth == "inside" and .allocation_diff == null' out)" = true ] || fail "parts of h2o"
+# A regret against one decision and one against a whole schedule have no difference.
+[ "$(jq '.rows[1] | .growth == "inside" and .ranking_diff == null and .allocation_diff == null' out)" = true ] ||
+    fail "parts of h2o beside a policy of the prompt"
+# Two that evict while decoding, at the same budgets and times: the best schedule is one, all is ranking.
+run "$kvt" compare found -p h2o,tova -b 10%,25% --json
+exits 0
+[ "$(jq '.rows | length == 2 and all(.ranking_diff != null and (.ranking_diff - .diff | fabs) < 1e-9 and
+    .ranking_ci_lo != null and .allocation_diff == null and .size_diff == null)' out)" = true ] || fail "the part of tova"
+run "$kvt" compare found -p h2o,tova -b 10%
+exits 0
+says out ": ranking "
+says out "the rest 0.0000"
+says out "against the best schedules"
+run "$kvt" compare found -p snapkv:window=24,pyramidkv,h2o,snapkv:window=16 -b 10%
+says out "or both evict while decoding"
 # Means are those of the report.
 run "$kvt" report found --table curve --json
 exits 0

@@ -68,23 +68,20 @@ static void add_budget(tui_data *d, const kvt_cell *c)
     snprintf(d->budget[at].text, sizeof d->budget[at].text, "%s", c->budget_asked);
 }
 
-/* Three seeds of random, or two settings of one policy, need names of their own. */
+/* As in the tables: settings that are typed belong to the name; seeds of random need names of
+ * their own. */
 static void label(tui_data *d, int i, const kvt_labels *labels)
 {
     tui_policy *p = &d->policy[i];
     const char *name = p->of->cell[0].policy;
-    bool seeds = false, settings = false;
+    bool seeds = false;
     for (int k = 0; k < d->n_policy; k++) {
         const tui_policy *o = &d->policy[k];
         if (k == i || strcmp(o->of->cell[0].policy, name) != 0)
             continue;
-        if (strcmp(o->of->policy_text, p->of->policy_text) == 0)
-            seeds = true;
-        else
-            settings = true;
+        seeds |= strcmp(o->of->policy_text, p->of->policy_text) == 0;
     }
-    const char *base =
-        settings && labels ? kvt_label(labels, name, p->of->cell[0].policy_params) : name;
+    const char *base = labels ? kvt_label(labels, name, p->of->cell[0].policy_params) : name;
     if (seeds && p->seed != KVT_EMPTY_INT)
         snprintf(p->label, sizeof p->label, "%.70s#%lld", base, (long long)p->seed);
     else if (seeds)
@@ -181,6 +178,17 @@ const kvt_result *tui_data_oracle(const tui_data *d, const kvt_result *of, int c
             }
     }
     return found;
+}
+
+kvt_effect tui_data_effect(const kvt_result *r)
+{
+    const kvt_policy *p = r->n_cell > 0 ? kvt_policy_find(r->cell[0].policy) : NULL;
+    return p ? p->traits.effect : KVT_EVICT;
+}
+
+const char *tui_data_lost_to(const kvt_result *r)
+{
+    return tui_data_effect(r) == KVT_SKIP ? "tokens it did not read" : "evicted tokens";
 }
 
 const kvt_lane_row *tui_data_lane(const kvt_result *r, int cell, int layer, int lane)

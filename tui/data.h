@@ -6,6 +6,7 @@
 #ifndef TUI_DATA_H
 #define TUI_DATA_H
 
+#include "kvt/policy.h"
 #include "kvt/result.h"
 
 typedef struct tui_policy {
@@ -64,6 +65,11 @@ const kvt_result *tui_data_oracle(const tui_data *d, const kvt_result *of, int c
                                   int *oracle_cell);
 /* Whether a cell can be looked at: it was computed and its kept set is there. */
 bool tui_data_shows(const kvt_result *r, int cell);
+/* What becomes of slots that its policy does not keep; of a plug-in's: they are evicted. */
+kvt_effect tui_data_effect(const kvt_result *r);
+/* Where its lost mass went: "evicted tokens", or of a policy that skips what it did not read.
+ */
+const char *tui_data_lost_to(const kvt_result *r);
 /* Row of a lane: layer and lane are indices of the result. */
 const kvt_lane_row *tui_data_lane(const kvt_result *r, int cell, int layer, int lane);
 /* Text of a token as safe text, cut to `columns`; "#1234" where the trace holds no text. */

@@ -69,8 +69,8 @@ static void say_step(tui_model *m)
 {
     int64_t n = m->data->n_response;
     if (m->view.lost)
-        tui_say(m, "step %lld of %lld: %.2f of its attention went to evicted tokens",
-                (long long)m->step, (long long)n, (double)m->view.lost[m->step]);
+        tui_say(m, "step %lld of %lld: %.2f of its attention went to %s", (long long)m->step,
+                (long long)n, (double)m->view.lost[m->step], tui_data_lost_to(m->view.r));
     else
         tui_say(m, "step %lld of %lld", (long long)m->step, (long long)n);
 }

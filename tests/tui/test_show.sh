@@ -167,4 +167,17 @@ run "$kvt" show sealed/b.h5 --screen lane
 exits 0
 chmod 755 sealed
 
+# What evicts nothing is not said to evict; settings that were typed belong to the name.
+run "$kvt" show a.h5 -p quest:page=4 -b 50%
+exits 0
+says out "quest:page=4 (open-loop)"
+says out "evicts nothing: each row reads some of the slots"
+says out "of its attention went to tokens it did not read"
+grep -q "evicted" "$scratch/out" && fail "show says that quest evicts"
+run "$kvt" show a.h5 -p think:window=8 -b 75%
+exits 0
+says out "evicts nothing: all tokens stay, with fewer channels in their keys"
+says out "channels of a key: "
+says out "no mass is lost; the output moves: relative error 0."
+
 finish

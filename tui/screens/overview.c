@@ -216,15 +216,28 @@ static void draw_side(const tui_model *m, grid *g, const overview_layout *o)
 
 static void say_evicted(const tui_model *m, char *out, size_t cap)
 {
+    static const char *const others[] = {
+        [KVT_SKIP] = "evicts nothing: each row reads some of the slots, the next chooses anew",
+        [KVT_JOIN] = "evicts nothing: tokens are averaged into the slot before them",
+        [KVT_CHANNELS] = "evicts nothing: all tokens stay, with fewer channels in their keys"};
     const lane_view *v = &m->view;
-    snprintf(out, cap, "evicted %lld at prefill, %lld while decoding",
-             (long long)v->evicted_prefill, (long long)v->evicted_decode);
+    kvt_effect effect = tui_data_effect(m->r);
+    if (effect != KVT_EVICT)
+        snprintf(out, cap, "%s", others[effect]);
+    else
+        snprintf(out, cap, "evicted %lld at prefill, %lld while decoding",
+                 (long long)v->evicted_prefill, (long long)v->evicted_decode);
 }
 
 static void say_missing(const tui_model *m, char *out, size_t cap)
 {
     const lane_view *v = &m->view;
-    if (!v->oracle)
+    kvt_effect effect = tui_data_effect(m->r);
+    if (effect == KVT_SKIP)
+        snprintf(out, cap, "compare its lost mass with that of oracle-step, the best to read");
+    else if (effect != KVT_EVICT)
+        snprintf(out, cap, "%s", m->r->plan_note ? m->r->plan_note : "");
+    else if (!v->oracle)
         snprintf(out, cap,
                  "no result of an oracle with these lanes: no token can be called missing");
     else
@@ -238,14 +251,22 @@ static void say_worst(const tui_model *m, char *out, size_t cap)
 {
     char token[96];
     const lane_view *v = &m->view;
+    kvt_effect effect = tui_data_effect(m->r);
+    if (effect == KVT_JOIN || effect == KVT_CHANNELS) {
+        int at = kvt_metric_value("out_err_mean_rel");
+        snprintf(out, cap, "no mass is lost; the output moves: relative error %.3f here",
+                 at < 0 ? (double)NAN
+                        : tui_data_lane(m->r, m->cell, m->layer, m->lane)->value[at]);
+        return;
+    }
     if (!v->lost || v->n_response == 0) {
         snprintf(out, cap, "loss by step is not known%s%s", v->note[0] ? ": " : "", v->note);
         return;
     }
     int64_t s = v->worst[0];
-    snprintf(out, cap, "worst step %lld (%s): %.2f of its attention went to evicted tokens",
-             (long long)s, ui_token(m, v->n_prompt + s, token, sizeof token, 22),
-             (double)v->lost[s]);
+    snprintf(out, cap, "worst step %lld (%s): %.2f of its attention went to %s", (long long)s,
+             ui_token(m, v->n_prompt + s, token, sizeof token, 22), (double)v->lost[s],
+             tui_data_lost_to(v->r));
 }
 
 static void draw_detail(const tui_model *m, grid *g, const overview_layout *o)

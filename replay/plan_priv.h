@@ -25,7 +25,7 @@ typedef struct plan_file {
     const char *path; /* the spec's, or a use's */
     kvt_scorer *scorer;
     bool offered; /* to every policy of its kind (--weights) */
-    bool slots_said;
+    bool slots_said, base_said;
 } plan_file;
 
 typedef struct plan {

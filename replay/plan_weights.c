@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "kvt/arena.h"
 
 const char *plan_weights_kind(const kvt_policy *p)
@@ -117,6 +118,48 @@ static void check_slots(const plan *p, plan_file *file)
         file->path, (long long)k, (long long)(rest + k));
 }
 
+/* The base that a file was made for, as its recipe has it: "snapkv:window=16". False: it says
+ * nothing. */
+static bool made_for(char *out, size_t cap, const kvt_scorer *s)
+{
+    const char *recipe = kvt_scorer_info_of(s)->recipe, *params = NULL;
+    json_t *json;
+    kvt_err err;
+    out[0] = 0;
+    if (json_read(&json, recipe, strlen(recipe), &err))
+        return false;
+    if (json_text(json, "params", &params, &err))
+        params = "";
+    for (const char *at = params; *at; at += strcspn(at, ","), at += *at == ',')
+        if (strncmp(at, "base=", 5) == 0)
+            snprintf(out, cap, "%.*s", (int)strcspn(at + 5, ","), at + 5);
+    json_decref(json);
+    return *out;
+}
+
+/* Shares that were learned for one ranking say little of another. */
+static void check_base(const plan *p, plan_file *file, const kvt_use *u)
+{
+    char base[KVT_PARAM_TEXT_MAX], text[KVT_PARAM_TEXT_MAX + 8];
+    kvt_use *made;
+    kvt_err err;
+    if (!u->base || file->base_said || !made_for(base, sizeof base, file->scorer))
+        return;
+    int n = (int)strcspn(base, ":"); /* as a base is read: use_base.c */
+    snprintf(text, sizeof text, "%.*s/even%s", n, base, base + n);
+    bool same = false;
+    if (!kvt_use_parse(&made, p->registry, text, &err)) {
+        same = strcmp(made->text, u->base->text) == 0;
+        kvt_use_free(made);
+    }
+    if (same)
+        return;
+    file->base_said = true;
+    kvt_log(p->ctx, KVT_LOG_WARN, "replay",
+            "weights '%s': made for the ranking of base=%s; here another one ranks (%s)",
+            file->path, base, u->text);
+}
+
 kvt_code plan_weights_named(plan *p, kvt_err *err)
 {
     check_offers(p);
@@ -156,8 +199,7 @@ static plan_file *find_file(const plan *p, const char *named, const char *kind,
     return found;
 }
 
-/* What kvt train makes a file of that kind with; the trainers stand above this layer. */
-/* What makes a file of that kind. */
+/* What makes a file of that kind; the trainers stand above this layer. */
 static const char *trainer_of(const char *kind)
 {
     static const char *const made[][2] = {{"kvpop-mlp", "train kvpop"},
@@ -218,6 +260,8 @@ void plan_weights(const plan *p, pass *x, const kvt_trace_info *info)
                  err.text);
     else if (strncmp(u->policy->name, "kvpop", 5) == 0) /* not DMS, which has no slots */
         check_slots(p, file);
+    else
+        check_base(p, file, u);
 }
 
 void plan_weights_close(plan *p)

@@ -13,6 +13,7 @@
  *
  * The base is replayed on each trace, by the engine that will run it. Memory: the ranking of a
  * trace, L G (O + 2) sums. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/select.h"
@@ -180,10 +181,18 @@ static kvt_code climb(float *keep, const lukv *k, kvt_arena *work, kvt_err *err)
 /* ---- the run -------------------------------------------------------------------------------
  */
 
+/* The file says whose ranking it is for. */
+static void settle(void *params)
+{
+    lukv_params *p = params;
+    if (!*p->base)
+        snprintf(p->base, sizeof p->base, "%s", kvt_policy_find("lukv")->base);
+}
+
 static lukv lukv_of(train_run *run)
 {
     lukv k = {.run = run, .p = run->params};
-    k.base = *k.p->base ? k.p->base : kvt_policy_find("lukv")->base;
+    k.base = k.p->base;
     k.n_unit = run->info.n_layer * run->info.facts.model.n_kv_head;
     k.n_point = k.p->points + 2;
     return k;
@@ -271,6 +280,7 @@ const kvt_trainer kvt_trainer_lukv = {
     .reads = "what the base reads (level replay for most), a response",
     .params_size = sizeof(lukv_params),
     .params = params,
+    .settle = settle,
     .run = run_lukv,
     .plan = plan_lukv,
 };

@@ -49,6 +49,8 @@ static kvt_code parse(train_run *run, void **params, kvt_err *err)
     kvt_code code = kvt_param_parse(run->trainer->params, *params, colon ? colon + 1 : "", err);
     if (code)
         return kvt_within(err, "%s", name);
+    if (run->trainer->settle)
+        run->trainer->settle(*params);
     run->params = *params;
     kvt_param_print(run->trainer->params, run->params_text, sizeof run->params_text, *params);
     return KVT_OK;

@@ -25,7 +25,8 @@ typedef struct kvt_trainer {
     const char *reads;   /* what its traces must hold, for the help: "level train" */
     bool needs_model;
     size_t params_size;
-    const kvt_param *params;                               /* ends with {0} */
+    const kvt_param *params;      /* ends with {0} */
+    void (*settle)(void *params); /* fills in what was left open, for the recipe; or NULL */
     kvt_code (*run)(struct train_run *run, kvt_err *err);  /* train/train_priv.h */
     kvt_code (*plan)(struct train_run *run, kvt_err *err); /* counts only */
 } kvt_trainer;

@@ -89,6 +89,23 @@ for kind in kvpop:window=5,future=4,steps=4 kvp-supervised:recent=4,steps=4 locr
     says out "$policy"
 done
 
+# A table of shares says which ranking it is for; another one is warned of.
+ranks() { # ranks BASE FOREIGN POLICY: FOREIGN 0 where the policy ranks as the table wants
+    run "$kvt" info keep.h5
+    says out "base=$1"
+    run "$kvt" replay replayed.h5 -p "$3" -b 20 --no-controls --out ranked
+    exits 0
+    [ "$(grep -c "made for the ranking of base=$1; here another one ranks" "$scratch/err")" = "$2" ] ||
+        fail "$ran: the ranking of base=$1: $(cat "$scratch/err")"
+}
+run "$kvt" train lukv:points=9 train -o keep.h5 -q
+ranks expected-attention 0 lukv:weights=keep.h5
+ranks expected-attention 1 lukv:weights=keep.h5,base=snapkv,base.window=8
+run "$kvt" train lukv:base=snapkv:window=8,points=9 train -o keep.h5 -q --force
+ranks snapkv:window=8 0 lukv:weights=keep.h5,base=snapkv,base.window=8
+ranks snapkv:window=8 1 lukv:weights=keep.h5,base=snapkv,base.window=9
+ranks snapkv:window=8 1 lukv:weights=keep.h5
+
 # ---- stopped and resumed
 
 long=kvpop:scorer=mlstm,window=5,future=4,steps=600,batch=4,eval_every=20

@@ -17,6 +17,14 @@ double kvt_norm(const float *x, int64_t n)
     return sqrt(sum);
 }
 
+double kvt_dot(const float *a, const double *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t d = 0; d < n; d++)
+        sum += (double)a[d] * b[d];
+    return sum;
+}
+
 bool kvt_pinned_fits(int64_t pinned, const char *what, int64_t budget, int64_t n_token,
                      char *why, size_t cap)
 {

@@ -150,6 +150,31 @@ void kvt_keep_counts(bool *const *keep, const kvt_lane *lane, int n_lane,
                               lane->scratch);
 }
 
+void kvt_share_floors(int64_t *count, double *part, int n, int64_t total, int64_t most)
+{
+    double all = 0;
+    int64_t given = 0, least = total >= n;
+    for (int i = 0; i < n; i++)
+        all += part[i];
+    for (int i = 0; i < n; i++) {
+        if (!(all > 0))
+            part[i] = 1;
+        double x = (double)kvt_max(total - n, 0) / (all > 0 ? all : n); /* no more than x */
+        count[i] = kvt_min(kvt_max((int64_t)floor(x * part[i]), least), most);
+        given += count[i];
+    }
+    for (; given < total; given++) {
+        int best = -1;
+        for (int i = 0; i < n; i++)
+            if (count[i] < most && (best < 0 || part[i] / (double)(count[i] + 1) >
+                                                    part[best] / (double)(count[best] + 1)))
+                best = i;
+        if (best < 0)
+            return;
+        count[best]++;
+    }
+}
+
 bool kvt_share_open(kvt_shares_out *out, int64_t **count, double **part, bool *const *keep,
                     const kvt_lane *lane, int n_lane, const float *const *score,
                     const bool *const *pinned, const int64_t *budget)

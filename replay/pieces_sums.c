@@ -3,6 +3,7 @@
 #include "kvt/pieces.h"
 
 #include <math.h>
+#include <string.h>
 
 int64_t kvt_share_floor(double share, int64_t n)
 {
@@ -44,6 +45,37 @@ bool kvt_add_by_length(float *mark, const kvt_view *rows, const kvt_view *values
     for (int64_t s = 0; s < n; s++)
         mark[s] += (float)((double)w[s] * scale);
     return true;
+}
+
+/* ---- bits ----------------------------------------------------------------------------------
+ */
+
+enum { WORD = 32 };
+
+int64_t kvt_bit_words(int64_t n_bit)
+{
+    return (n_bit + WORD - 1) / WORD;
+}
+
+void kvt_put_bit(float *row, int64_t bit, bool on)
+{
+    uint32_t word;
+    row += bit / WORD;
+    memcpy(&word, row, sizeof word);
+    word = (word & ~((uint32_t)1 << bit % WORD)) | ((uint32_t)on << bit % WORD);
+    memcpy(row, &word, sizeof word);
+}
+
+int64_t kvt_count_bits(const float *row, int64_t n_word)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < n_word; i++) {
+        uint32_t word;
+        memcpy(&word, row + i, sizeof word);
+        for (; word; word &= word - 1)
+            count++;
+    }
+    return count;
 }
 
 /* ---- keys that repeat each other -----------------------------------------------------------

@@ -128,6 +128,7 @@ static inline const float *kvt_row(const kvt_view *v, int64_t i) /* of a view [S
     return (const float *)v->data + i * v->stride[0];
 }
 KVT_API double kvt_norm(const float *x, int64_t n); /* Euclidean */
+KVT_API double kvt_dot(const float *a, const double *b, int64_t n);
 /* The fits() of rules that pin so many tokens, or all of a shorter lane: false, and "4 sinks
  * need a budget of 4 or more, got 3". */
 KVT_API bool kvt_pinned_fits(int64_t pinned, const char *what, int64_t budget, int64_t n_token,
@@ -221,6 +222,11 @@ KVT_API double kvt_gumbel(uint64_t *rng);
  * s: as much as n_query rows. rows [H Q S], values [S D]. False: scratch has no room. */
 KVT_API bool kvt_add_by_length(float *mark, const kvt_view *rows, const kvt_view *values,
                                int64_t n_query, kvt_arena *scratch);
+
+/* A row of bits in the places of floats, 32 in each: as numbers they are never read. */
+KVT_API int64_t kvt_bit_words(int64_t n_bit);
+KVT_API void kvt_put_bit(float *row, int64_t bit, bool on);
+KVT_API int64_t kvt_count_bits(const float *row, int64_t n_word);
 
 /* How much other keys say the same (R-KV, arXiv 2505.24133): with u the keys over their length
  * + 1e-8,
@@ -331,6 +337,10 @@ KVT_API void kvt_share_fill(kvt_shares_out *s, const double *part);
 /* budget = want in whole slots that add up to the total: rounded down, then one more for the
  * largest remainders, of equal ones for the first. */
 KVT_API void kvt_share_round(int64_t *budget, const kvt_shares_out *s);
+/* count [n] = floor(x part), from 1 (0 where the total is below n) to `most`, with the largest
+ * x at which they add up to no more than the total; where several would get one more at the
+ * same x, the first of them. Without any part > 0 all parts become 1. */
+KVT_API void kvt_share_floors(int64_t *count, double *part, int n, int64_t total, int64_t most);
 /* count[i] = how many of lane i are among the n_best of all slots that no rule keeps, where the
  * first[i] best of each lane come first (NULL: none) and scores of a lane are multiplied by
  * factor[i] (NULL: 1). Of equal scores the first lane, then the lower position. False: no room.

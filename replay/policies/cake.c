@@ -8,7 +8,7 @@
  * and var over these rows (var divides by window - 1; 0 for one row):
  *
  *   score[s] = mean over the `pool` slots around s < n, and over the query heads of the lane,
- * of mean_i A[h, i, s] + gamma var_i A[h, i, s]
+ *              of mean_i A[h, i, s] + gamma var_i A[h, i, s]
  *
  * The window is pinned. Layer l, over all its heads, i and s < n, has the preference
  *
@@ -23,7 +23,6 @@
 #include "kvt/pieces.h"
 
 #include <math.h>
-#include <string.h>
 
 typedef struct cake {
     int64_t window, pool;
@@ -63,18 +62,6 @@ static void vary(const void *params_, kvt_traits *traits)
 {
     const cake *p = params_;
     traits->may_exceed = p->compat == COMPAT_OFFICIAL;
-}
-
-static bool fits(const void *params_, int64_t budget, int64_t n_prompt, char *why, size_t cap)
-{
-    const cake *p = params_;
-    return kvt_window_fits(p->window, budget, n_prompt, why, cap);
-}
-
-static int64_t window(const void *params_, int64_t n_prompt)
-{
-    const cake *p = params_;
-    return kvt_min(p->window, n_prompt);
 }
 
 /* One column of one head: its score, and its part of the layer's sums. */
@@ -134,33 +121,6 @@ static int prefer(const cake *p, double *P, const kvt_lane *lane, int n_lane)
     return n;
 }
 
-/* c [n] = floor(x P), from 1 (0 where there are fewer slots than layers) to `room`, that add up
- * to `total`. Where no layer has a preference they are equal. */
-static void share_out(int64_t *c, double *P, int n, int64_t total, int64_t room)
-{
-    double all = 0;
-    int64_t given = 0, least = total >= n;
-    for (int l = 0; l < n; l++)
-        all += P[l];
-    for (int l = 0; l < n; l++) {
-        if (!(all > 0))
-            P[l] = 1;
-        double x = (double)kvt_max(total - n, 0) / (all > 0 ? all : n); /* no more than x */
-        c[l] = kvt_min(kvt_max((int64_t)floor(x * P[l]), least), room);
-        given += c[l];
-    }
-    for (; given < total; given++) {
-        int best = -1;
-        for (int l = 0; l < n; l++)
-            if (c[l] < room &&
-                (best < 0 || P[l] / (double)(c[l] + 1) > P[best] / (double)(c[best] + 1)))
-                best = l;
-        if (best < 0)
-            return;
-        c[best]++;
-    }
-}
-
 /* Slots of each lane's layer beside the window: c [n_lane]. */
 static bool plan(const cake *p, int64_t *c, const kvt_lane *lane, int n_lane, int64_t total,
                  int64_t room)
@@ -172,7 +132,7 @@ static bool plan(const cake *p, int64_t *c, const kvt_lane *lane, int n_lane, in
         return false;
     for (int i = 0; i < n_lane; i += each)
         each = prefer(p, &P[n_layer++], lane + i, n_lane - i);
-    share_out(part, P, n_layer, total / each, room);
+    kvt_share_floors(part, P, n_layer, total / each, room);
     for (int i = 0; i < n_lane; i++)
         c[i] = part[i / each];
     return true;
@@ -188,13 +148,13 @@ static void select(const void *params_, bool *const *keep, const kvt_lane *lane,
     for (int i = 0; i < n_lane; i++)
         total += budget[i] - W;
     bool all = p->compat == COMPAT_OFFICIAL && W > 0 && S <= total / n_lane + W + p->window;
-    bool good = c && (all || plan(p, c, lane, n_lane, total, S - W));
-    for (int i = 0; i < n_lane; i++) {
-        good = good && (all || kvt_keep_best(keep[i], score[i], pinned[i], S,
-                                             W ? c[i] : budget[i], lane[i].scratch) >= 0);
-        for (int64_t s = 0; (all || !good) && s < S; s++)
-            keep[i][s] = true; /* no memory: all, which is refused as too many */
-    }
+    all = all || !c || !plan(p, c, lane, n_lane, total, S - W); /* no memory: refused */
+    for (int i = 0; i < n_lane; i++)
+        (void)kvt_keep_budget(keep[i], score[i], pinned[i], S,
+                              all ? S
+                              : W ? W + c[i]
+                                  : budget[i],
+                              lane[i].scratch);
     kvt_arena_rewind(lane->scratch, start);
 }
 
@@ -234,8 +194,8 @@ const kvt_policy kvt_policy_cake = {
     .params_size = sizeof(cake),
     .params = params,
     .vary = vary,
-    .fits = fits,
-    .window = window,
+    .fits = kvt_window_held,
+    .window = kvt_window_rows,
     .step = step,
     .score = score,
     .select = select,

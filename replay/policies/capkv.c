@@ -68,9 +68,7 @@ static bool weigh(const room *r, const capkv *p, const bool *pinned, const kvt_l
         length += r->anchor[d] * r->anchor[d];
     for (int64_t s = 0; s < lane->n_slot; s++) {
         const float *k = kvt_row(&lane->keys, s);
-        double dot = 0, norm = sqrt(length) * kvt_norm(k, D);
-        for (int64_t d = 0; d < D; d++)
-            dot += r->anchor[d] * (double)k[d];
+        double dot = kvt_dot(k, r->anchor, D), norm = sqrt(length) * kvt_norm(k, D);
         r->weight[s] = norm > 0 ? dot / norm : 0;
         if (!pinned[s])
             most = fmax(most, r->weight[s]);
@@ -119,8 +117,8 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
             out[s] += (float)(r.weight[s] * kvt_cholesky_form(r.m, r.x, D) / (double)H);
         }
     }
-    for (int64_t s = 0; !good && s < n; s++) /* NaN, which is refused: no memory */
-        out[s] = NAN;
+    if (!good)
+        kvt_no_score(out, n);
 }
 
 const kvt_policy kvt_policy_capkv = {

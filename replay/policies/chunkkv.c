@@ -21,9 +21,6 @@
  * base: O(lanes S) time, S floats. */
 #include "kvt/pieces.h"
 
-#include <math.h>
-#include <string.h>
-
 typedef struct chunkkv {
     int64_t chunk;
     int reduce, compat;
@@ -109,12 +106,9 @@ static void take(const chunkkv *p, bool *keep, const bool *pinned, const int32_t
 static bool take_tokens(bool *keep, const kvt_lane *lane, const float *score, int64_t budget)
 {
     bool *pinned = kvt_arena_array(lane->scratch, lane->n_slot, sizeof *pinned);
-    for (int64_t s = 0; pinned && s < lane->n_slot; s++) {
+    for (int64_t s = 0; pinned && s < lane->n_slot; s++)
         pinned[s] = lane->mark[s] > 0;
-        budget -= pinned[s];
-    }
-    return pinned &&
-           kvt_keep_best(keep, score, pinned, lane->n_slot, budget, lane->scratch) >= 0;
+    return pinned && kvt_keep_budget(keep, score, pinned, lane->n_slot, budget, lane->scratch);
 }
 
 static double largest(const kvt_lane *lane, int n_lane, const float *const *score)
@@ -149,8 +143,7 @@ static void select(const void *params_, bool *const *keep, const kvt_lane *lane,
             take(p, keep[i], pinned[i], order, kvt_max(n_chunk * budget[i] / n, 1), n, n);
         else if (good)
             take(p, keep[i], pinned[i], order, n_chunk, n, budget[i]);
-        for (int64_t s = 0; !good && s < n; s++)
-            keep[i][s] = true; /* no memory: all, which is refused as too many */
+        kvt_keep_if(good, keep[i], n);
     }
     kvt_arena_rewind(lane->scratch, start);
 }

@@ -22,7 +22,6 @@
  * S) time, S floats. */
 #include "kvt/pieces.h"
 
-#include <math.h>
 #include <string.h>
 
 typedef struct criticalkv {
@@ -75,7 +74,7 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
 static int64_t first_stage(const criticalkv *p, int64_t b, int64_t n_pinned)
 {
     int64_t fixed = p->of == OF_OPEN ? n_pinned : 0;
-    int64_t n = (int64_t)floor(p->share * (double)(b - fixed) + 1e-9);
+    int64_t n = kvt_share_floor(p->share, b - fixed);
     bool one = p->compat == COMPAT_PAPER && p->share > 0;
     return kvt_min(fixed + (one ? kvt_max(n, 1) : n), b);
 }
@@ -106,8 +105,7 @@ static void select(const void *params_, bool *const *keep, const kvt_lane *lane,
     for (int i = 0; i < n_lane; i++) {
         size_t start = kvt_arena_mark(lane[i].scratch);
         bool good = choose(params_, keep[i], &lane[i], score[i], pinned[i], budget[i]);
-        for (int64_t s = 0; !good && s < lane[i].n_slot; s++)
-            keep[i][s] = true; /* no memory: all, which is refused as too many */
+        kvt_keep_if(good, keep[i], lane[i].n_slot);
         kvt_arena_rewind(lane[i].scratch, start);
     }
 }

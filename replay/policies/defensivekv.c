@@ -26,7 +26,6 @@
  * lane, once: O(H window S log pool) time, 3 S floats. */
 #include "kvt/pieces.h"
 
-#include <math.h>
 #include <string.h>
 
 typedef struct defensivekv {
@@ -40,14 +39,8 @@ typedef struct biases {
 } biases;
 
 enum { MEAN, WORST, SIZE, WIDTH }; /* a, m, u of each slot */
-enum { KIND_MAX, KIND_MEAN };
 enum { SCOPE_LAYER, SCOPE_MODEL };
 enum { COMPAT_PAPER, COMPAT_OFFICIAL };
-
-static const kvt_choice kinds[] = {
-    [KIND_MAX] = {"max", "", "the largest attention nearby"},
-    [KIND_MEAN] = {"mean", "", "the mean attention nearby"},
-};
 
 static const kvt_choice scopes[] = {
     [SCOPE_LAYER] = {"layer", "", "lanes of a layer compete (DefensiveKV)"},
@@ -69,7 +62,7 @@ static const kvt_param params[] = {
               "last prompt queries that count, always kept"),
     KVT_PARAM(defensivekv, pool, 5, 1, 255, "tokens",
               "width of the pool; an even one counts as the next odd one"),
-    KVT_PARAM_CHOICE(defensivekv, kind, KIND_MAX, kinds, "what the pool takes"),
+    KVT_PARAM_CHOICE(defensivekv, kind, KVT_POOL_MAX, kvt_pool_kinds, "what the pool takes"),
     KVT_PARAM(defensivekv, cover, 0.9, 0, 1, "frac",
               "share of the attention that stage 1 takes in each lane"),
     KVT_PARAM_CHOICE(defensivekv, scope, SCOPE_LAYER, scopes, "which lanes compete"),
@@ -81,18 +74,6 @@ static void vary(const void *params_, kvt_traits *traits)
     const defensivekv *p = params_;
     if (p->scope == SCOPE_LAYER)
         traits->scope = KVT_BY_LAYER;
-}
-
-static bool fits(const void *params_, int64_t budget, int64_t n_prompt, char *why, size_t cap)
-{
-    const defensivekv *p = params_;
-    return kvt_window_fits(p->window, budget, n_prompt, why, cap);
-}
-
-static int64_t window(const void *params_, int64_t n_prompt)
-{
-    const defensivekv *p = params_;
-    return kvt_min(p->window, n_prompt);
 }
 
 static double sum_of(const float *x, int64_t from, int64_t to)
@@ -107,10 +88,7 @@ static double sum_of(const float *x, int64_t from, int64_t to)
 static void add_row(const defensivekv *p, double *mean, float *worst, const float *row,
                     float *pooled, int64_t n)
 {
-    if (p->kind == KIND_MAX)
-        kvt_pool_max(pooled, row, n, p->pool);
-    else
-        kvt_pool_mean(pooled, row, n, p->pool);
+    kvt_pool(pooled, row, n, p->pool, p->kind);
     double sum = sum_of(pooled, 0, n), scale = sum > 0 ? sum_of(row, 0, n) / sum : 0;
     for (int64_t s = 0; s < n; s++) {
         float r = (float)((double)pooled[s] * scale);
@@ -127,13 +105,11 @@ static void step(const void *params_, kvt_lane *lane)
     biases *bias = lane->state;
     double *mean = kvt_arena_array(lane->scratch, S, sizeof *mean);
     float *work = kvt_arena_array(lane->scratch, 3 * S, sizeof *work);
-    float *worst = work, *pooled = work ? work + S : NULL, *size = work ? work + 2 * S : NULL;
-    for (int64_t s = 0; s < S; s++) /* NaN, which is refused: no memory */
-        lane->mark[s * WIDTH + WORST] = NAN;
+    if (!mean || !work)
+        kvt_no_score(lane->mark, S * WIDTH);
     if (n <= 0 || !mean || !work)
         return;
-    memset(worst, 0, (size_t)S * sizeof *worst);
-    memset(mean, 0, (size_t)S * sizeof *mean);
+    float *worst = work, *pooled = work + S, *size = work + 2 * S;
     *bias = (biases){0};
     for (int64_t i = 0; i < rows; i++) {
         const float *row = (const float *)A->data + i / A->dim[1] * A->stride[0] +
@@ -179,26 +155,18 @@ static bool take_first(bool *first, const kvt_lane *lane, int64_t n, double unti
     return true;
 }
 
-/* Mean bias of the lanes of a layer. */
-static double bias_of(const defensivekv *p, const kvt_lane *lane, int n_lane)
-{
-    double sum = 0;
-    for (int i = 0; i < n_lane; i++) {
-        const biases *b = lane[i].state;
-        sum += p->compat == COMPAT_OFFICIAL ? b->before : b->window;
-    }
-    return sum / n_lane;
-}
-
 /* f and stage 1 of the lanes of one layer. */
 static bool weigh(const defensivekv *p, float *const *f, bool *const *first,
-                  const kvt_lane *lane, int n_lane, const bool *const *pinned,
-                  const int64_t *budget)
+                  const kvt_lane *lane, int n_lane, const int64_t *budget)
 {
-    int64_t S = lane->n_slot, n = S - p->window;
-    double until = p->cover - bias_of(p, lane, n_lane);
+    int64_t n = lane->n_slot - p->window;
+    double bias = 0;
     float *mean = kvt_arena_array(lane->scratch, n, sizeof *mean);
     int32_t *order = kvt_arena_array(lane->scratch, n, sizeof *order);
+    for (int i = 0; i < n_lane; i++) {
+        const biases *b = lane[i].state;
+        bias += p->compat == COMPAT_OFFICIAL ? b->before : b->window;
+    }
     for (int64_t s = 0; s < n; s++) {
         double sum = 0;
         for (int i = 0; i < n_lane; i++)
@@ -210,10 +178,9 @@ static bool weigh(const defensivekv *p, float *const *f, bool *const *first,
         }
     }
     bool good = mean && order;
-    for (int i = 0; good && i < n_lane; i++) {
-        memcpy(first[i], pinned[i], (size_t)S * sizeof **first);
-        good = take_first(first[i], &lane[i], n, until, budget[i] - p->window, mean, order);
-    }
+    for (int i = 0; good && i < n_lane; i++)
+        good = take_first(first[i], &lane[i], n, p->cover - bias / n_lane,
+                          budget[i] - p->window, mean, order);
     return good;
 }
 
@@ -222,32 +189,28 @@ static void select(const void *params_, bool *const *keep, const kvt_lane *lane,
                    const float *const *score, const bool *const *pinned, const int64_t *budget)
 {
     const defensivekv *p = params_;
-    kvt_arena *a = lane->scratch;
     int64_t S = lane->n_slot;
-    size_t start = kvt_arena_mark(a);
-    float **f = kvt_arena_array(a, n_lane, sizeof *f);
-    bool **first = kvt_arena_array(a, n_lane, sizeof *first);
-    bool good = f && first;
+    float *all = kvt_arena_array(lane->scratch, n_lane * S, sizeof *all);
+    float **f = kvt_arena_array(lane->scratch, n_lane, sizeof *f);
+    bool *marks = kvt_arena_array(lane->scratch, n_lane * S, sizeof *marks);
+    bool **first = kvt_arena_array(lane->scratch, n_lane, sizeof *first);
+    bool good = all && f && marks && first;
     if (S <= p->window) { /* the latest */
         kvt_keep_best_of_all(keep, lane, n_lane, score, pinned, budget);
         return;
     }
     for (int i = 0; good && i < n_lane; i++) {
-        f[i] = kvt_arena_array(a, S, sizeof **f);
-        first[i] = kvt_arena_array(a, S, sizeof **first);
-        good = f[i] && first[i];
-        if (good)
-            memcpy(f[i], score[i], (size_t)S * sizeof **f);
+        f[i] = all + i * S;
+        first[i] = memcpy(marks + i * S, pinned[i], (size_t)S * sizeof *marks);
     }
     for (int i = 0, m; good && i < n_lane; i += m) {
         for (m = 1; i + m < n_lane && lane[i + m].layer == lane[i].layer;)
             m++;
-        good = weigh(p, f + i, first + i, lane + i, m, pinned + i, budget + i);
+        good = weigh(p, f + i, first + i, lane + i, m, budget + i);
     }
     if (good)
         kvt_keep_best_of_all(keep, lane, n_lane, (const float *const *)f,
                              (const bool *const *)first, budget);
-    kvt_arena_rewind(a, start);
 }
 
 const kvt_policy kvt_policy_defensivekv = {
@@ -282,8 +245,8 @@ const kvt_policy kvt_policy_defensivekv = {
     .params_size = sizeof(defensivekv),
     .params = params,
     .vary = vary,
-    .fits = fits,
-    .window = window,
+    .fits = kvt_window_held,
+    .window = kvt_window_rows,
     .step = step,
     .score = score,
     .select = select,

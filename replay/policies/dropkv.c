@@ -32,30 +32,13 @@ static const kvt_param params[] = {
     {0},
 };
 
-static bool fits(const void *params_, int64_t budget, int64_t n_prompt, char *why, size_t cap)
-{
-    const dropkv *p = params_;
-    return kvt_window_fits(p->window, budget, n_prompt, why, cap);
-}
-
-static int64_t window(const void *params_, int64_t n_prompt)
-{
-    const dropkv *p = params_;
-    return kvt_min(p->window, n_prompt);
-}
-
-static const float *value_at(const kvt_lane *lane, int64_t s)
-{
-    return (const float *)lane->values.data + s * lane->values.stride[0];
-}
-
 /* o [D] of one row. */
 static void output(double *o, const float *row, const kvt_lane *lane, int64_t D)
 {
     for (int64_t d = 0; d < D; d++)
         o[d] = 0;
     for (int64_t s = 0; s < lane->n_slot; s++) {
-        const float *v = value_at(lane, s);
+        const float *v = kvt_row(&lane->values, s);
         for (int64_t d = 0; row[s] != 0 && d < D; d++)
             o[d] += (double)row[s] * (double)v[d];
     }
@@ -68,7 +51,7 @@ static void add_row(double *drop, const float *row, const double *o, const kvt_l
 {
     for (int64_t s = 0; s < lane->n_slot; s++) {
         double p = (double)row[s], rest = fmax(1 - p, 0) + epsilon, square = 0;
-        const float *v = value_at(lane, s);
+        const float *v = kvt_row(&lane->values, s);
         if (p == 0 || rest == 0)
             continue;
         for (int64_t d = 0; d < D; d++)
@@ -83,8 +66,6 @@ static void step(const void *params_, kvt_lane *lane)
     const kvt_view *A = &lane->attn;
     int64_t n = lane->n_slot, D = lane->values.dim[1];
     double *drop = kvt_arena_array(lane->scratch, n + D, sizeof *drop);
-    for (int64_t s = 0; drop && s < n; s++)
-        drop[s] = 0;
     for (int64_t h = 0; drop && h < A->dim[0]; h++)
         for (int64_t q = 0; q < A->dim[1]; q++) {
             const float *row = (const float *)A->data + h * A->stride[0] + q * A->stride[1];
@@ -125,8 +106,8 @@ const kvt_policy kvt_policy_dropkv = {
     .slot_width = 1,
     .params_size = sizeof(dropkv),
     .params = params,
-    .fits = fits,
-    .window = window,
+    .fits = kvt_window_held,
+    .window = kvt_window_rows,
     .step = step,
     .score = score,
 };

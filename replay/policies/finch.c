@@ -108,8 +108,6 @@ static void step(const void *params_, kvt_lane *lane)
     const kvt_view *A = &lane->attn;
     int64_t W = question(p, lane->seq), n = lane->n_slot, from = kvt_max(A->dim[1] - W, 0);
     double *sum = kvt_arena_array(lane->scratch, n, sizeof *sum);
-    for (int64_t s = 0; sum && s < n; s++)
-        sum[s] = 0;
     for (int64_t h = 0; sum && h < A->dim[0]; h++)
         for (int64_t q = from; q < A->dim[1]; q++) {
             const float *row = (const float *)A->data + h * A->stride[0] + q * A->stride[1];
@@ -127,14 +125,6 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     int64_t n = kvt_pin_window(out, pinned, lane->n_slot, question(params_, lane->seq));
     for (int64_t s = 0; s < n; s++)
         out[s] = lane->mark[s];
-}
-
-static void together(const void *params_, bool *const *keep, const kvt_lane *lane, int n_lane,
-                     const float *const *scores, const bool *const *pinned,
-                     const int64_t *budget)
-{
-    (void)params_;
-    kvt_keep_together(keep, lane, n_lane, scores, pinned, budget);
 }
 
 const kvt_policy kvt_policy_finch = {
@@ -176,5 +166,5 @@ const kvt_policy kvt_policy_finch = {
     .window = window,
     .step = step,
     .score = score,
-    .select = together,
+    .select = kvt_select_together,
 };

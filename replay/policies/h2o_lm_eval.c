@@ -10,9 +10,9 @@
  * row. Row i sees the heavy ones that have come, and i - R .. i. It looks at the future: a
  * bound, no policy. mask=greedy  the variant that is commented out. R = 0, hh = B - 1; from the
  * first row on row i sees the hh best acc of [0, i - R) and i - R .. i; then acc += the full
- *                row (not the one over what it sees), and acc <- 0 where it does not see
- *   mask=less    its relative in LESS (arXiv:2402.09398): the same with R = recent x B, hh =
- *                B - R, no token in both parts
+ * row (not the one over what it sees), and acc <- 0 where it does not see mask=less    its
+ * relative in LESS (arXiv:2402.09398): the same with R = recent x B, hh = B - R, no token in
+ * both parts
  *
  * The last two run over every row of the prompt (kvt capture --queries all) before the first
  * response token. A row of `active` and `less` sees B + 1 tokens, itself included, as rows of
@@ -80,8 +80,7 @@ static int64_t window(const void *params_, int64_t n_prompt)
 
 static int64_t newest(const h2o_lm_eval *p, int64_t budget)
 {
-    /* 0.29 x 100 is 29: the product of a decimal fraction may fall just short */
-    return p->mask == MASK_GREEDY ? 0 : (int64_t)floor(p->recent * (double)budget + 1e-9);
+    return p->mask == MASK_GREEDY ? 0 : kvt_share_floor(p->recent, budget);
 }
 
 static int64_t heavy(const h2o_lm_eval *p, int64_t budget)
@@ -204,16 +203,6 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     }
 }
 
-/* The mask is all: room that is left stays empty. */
-static void choose(const void *params_, bool *const *keep, const kvt_lane *lane, int n_lane,
-                   const float *const *scores, const bool *const *pinned, const int64_t *budget)
-{
-    (void)params_, (void)scores, (void)budget;
-    for (int i = 0; i < n_lane; i++)
-        for (int64_t s = 0; s < lane[i].n_slot; s++)
-            keep[i][s] = pinned[i][s];
-}
-
 const kvt_policy kvt_policy_h2o_lm_eval = {
     .abi = KVT_POLICY_ABI,
     .name = "h2o-lm-eval",
@@ -247,5 +236,5 @@ const kvt_policy kvt_policy_h2o_lm_eval = {
     .begin = begin,
     .step = step,
     .score = score,
-    .select = choose,
+    .select = kvt_select_pinned,
 };

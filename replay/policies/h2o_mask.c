@@ -61,8 +61,7 @@ static void vary(const void *params_, kvt_traits *traits)
 
 static int64_t newest(const h2o_mask *p, int64_t budget)
 {
-    /* 0.29 x 100 is 29: the product of a decimal fraction may fall just short */
-    return (int64_t)floor(p->recent * (double)budget + 1e-9);
+    return kvt_share_floor(p->recent, budget);
 }
 
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
@@ -141,16 +140,6 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     }
 }
 
-/* The mask is all: room that is left stays empty. */
-static void choose(const void *params_, bool *const *keep, const kvt_lane *lane, int n_lane,
-                   const float *const *scores, const bool *const *pinned, const int64_t *budget)
-{
-    (void)params_, (void)scores, (void)budget;
-    for (int i = 0; i < n_lane; i++)
-        for (int64_t s = 0; s < lane[i].n_slot; s++)
-            keep[i][s] = pinned[i][s];
-}
-
 const kvt_policy kvt_policy_h2o_mask = {
     .abi = KVT_POLICY_ABI,
     .name = "h2o-mask",
@@ -182,5 +171,5 @@ const kvt_policy kvt_policy_h2o_mask = {
     .begin = begin,
     .step = step,
     .score = score,
-    .select = choose,
+    .select = kvt_select_pinned,
 };

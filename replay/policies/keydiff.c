@@ -58,14 +58,6 @@ static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why
     return kvt_pinned_fits(p->sinks, "sinks", budget, n_token, why, cap);
 }
 
-static double dot(const float *a, const double *b, int64_t n)
-{
-    double sum = 0;
-    for (int64_t d = 0; d < n; d++)
-        sum += (double)a[d] * b[d];
-    return sum;
-}
-
 /* out of the slots below `end` that are there (here NULL: all). mean [D] and norm [S] are room.
  */
 static void rank(float *out, const kvt_lane *lane, const bool *here, int64_t end, double *mean,
@@ -83,9 +75,10 @@ static void rank(float *out, const kvt_lane *lane, const bool *here, int64_t end
     length = sqrt(length);
     for (int64_t s = 0; s < end; s++)
         if (!here || here[s])
-            out[s] = norm[s] > 0 && length > 0
-                         ? (float)(-dot(kvt_row(&lane->keys, s), mean, D) / (norm[s] * length))
-                         : 0;
+            out[s] =
+                norm[s] > 0 && length > 0
+                    ? (float)(-kvt_dot(kvt_row(&lane->keys, s), mean, D) / (norm[s] * length))
+                    : 0;
 }
 
 /* Keeps the budget's best of what is there; what goes ranks below what goes later, and so below
@@ -93,10 +86,7 @@ static void rank(float *out, const kvt_lane *lane, const bool *here, int64_t end
 static bool drop(float *out, bool *here, const bool *pinned, bool *keep, const kvt_lane *lane,
                  int64_t end, int64_t left)
 {
-    int64_t open = lane->budget;
-    for (int64_t s = 0; s < end; s++)
-        open -= pinned[s];
-    if (kvt_keep_best(keep, out, pinned, end, kvt_max(open, 0), lane->scratch) < 0)
+    if (!kvt_keep_budget(keep, out, pinned, end, lane->budget, lane->scratch))
         return false;
     for (int64_t s = 0; s < end; s++)
         if (here[s] && !keep[s])
@@ -141,8 +131,8 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
         good = by_blocks(p, out, pinned, lane, mean, norm);
     else if (good)
         rank(out, lane, NULL, n, mean, norm);
-    for (int64_t s = 0; !good && s < n; s++) /* NaN, which is refused: no memory */
-        out[s] = NAN;
+    if (!good)
+        kvt_no_score(out, n);
 }
 
 const kvt_policy kvt_policy_keydiff = {

@@ -18,11 +18,12 @@
  * published f = 0.5 is fixed and the cache grows with the text, partition by partition. The
  * published 16 sinks and L = 1024 do not act below 2,064 tokens: L is at most a quarter of the
  * budget, sinks half of that (most; compat=official: none). Cost for each lane and budget:
- * O(S D + S L). */
+ * O(S D + S log L). */
 #include "kvt/pieces.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 typedef struct lagkv {
     int64_t sinks, lag;
@@ -62,12 +63,10 @@ typedef struct cuts {
 
 static cuts cut(const lagkv *p, int64_t budget, int64_t n)
 {
-    /* 0.29 x 100 is 29: the product of a decimal fraction may fall just short */
-    double share = p->most * (double)budget + 1e-9;
     cuts c = {p->sinks, p->lag, 0};
     if (p->most > 0) {
-        c.lag = kvt_max(kvt_min(c.lag, (int64_t)share), 1);
-        c.sinks = kvt_min(c.sinks, (int64_t)(share / 2));
+        c.lag = kvt_max(kvt_min(c.lag, kvt_share_floor(p->most, budget)), 1);
+        c.sinks = kvt_min(c.sinks, kvt_share_floor(p->most / 2, budget));
     }
     if (n >= c.sinks + 2 * c.lag)
         c.part = (n - c.sinks) / c.lag - 1;
@@ -92,30 +91,23 @@ static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why
     return false;
 }
 
-/* How many of the partition are better than i: of equal ones the lower position. */
-static int64_t rank_of(const double *x, int64_t L, int64_t i)
-{
-    int64_t rank = 0;
-    for (int64_t k = 0; k < L; k++)
-        rank += x[k] > x[i] || (x[k] == x[i] && k < i);
-    return rank;
-}
-
+/* Out of each partition's order: the same number of each, what is over goes by the score. */
 static bool by_parts(const lagkv *p, float *out, const kvt_lane *lane, cuts c)
 {
     double *x = kvt_arena_array(lane->scratch, c.lag, sizeof *x);
-    bool good = x != NULL;
+    int32_t *order = kvt_arena_array(lane->scratch, c.lag, sizeof *order);
+    bool good = x && order;
     for (int64_t k = 0; good && k < c.part; k++) {
         int64_t at = c.sinks + k * c.lag;
-        for (int64_t i = 0; i < c.lag; i++)
-            x[i] = 0;
+        memset(x, 0, (size_t)c.lag * sizeof *x);
         good = kvt_add_lag(x, &lane->keys, at, c.lag, 1, lane->scratch) &&
-               kvt_add_lag(x, &lane->values, at, c.lag, p->value, lane->scratch);
-        for (int64_t i = 0; good && i < c.lag; i++) {
-            double left = (double)(c.lag - rank_of(x, c.lag, i)); /* L .. 1 */
-            /* the same number of each partition; what is over goes by the score itself */
-            out[at + i] = (float)(p->compat == IS_KVPRESS ? (left - 1) / (double)c.lag
-                                                          : left + x[i] / (2 + 2 * p->value));
+               kvt_add_lag(x, &lane->values, at, c.lag, p->value, lane->scratch) &&
+               kvt_rank_double(order, x, c.lag, lane->scratch);
+        for (int64_t rank = 0; good && rank < c.lag; rank++) {
+            double left = (double)(c.lag - rank); /* L .. 1 */
+            out[at + order[rank]] =
+                (float)(p->compat == IS_KVPRESS ? (left - 1) / (double)c.lag
+                                                : left + x[order[rank]] / (2 + 2 * p->value));
         }
     }
     return good;

@@ -30,7 +30,7 @@ typedef struct nacl {
 } nacl;
 
 enum { IS_PAPER, IS_OFFICIAL, IS_KVCF };
-enum { SUM, NOISE, N_MARK };
+enum { SUM, NOISE, N_MARK }; /* noise is drawn where scores are: select() may not draw */
 
 static const kvt_choice compats[] = {
     [IS_PAPER] = {"paper", "", "causal rows, reduced to kv heads"},
@@ -147,8 +147,7 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
 {
     for (int i = 0; i < n_lane; i++) {
         bool good = keep_lane(params_, keep[i], &lane[i], scores[i], pinned[i], budget[i]);
-        for (int64_t s = 0; !good && s < lane[i].n_slot; s++)
-            keep[i][s] = true; /* all, which is refused as too many */
+        kvt_keep_if(good, keep[i], lane[i].n_slot);
     }
 }
 

@@ -14,8 +14,8 @@
  * 0.
  *
  *   compat=cold-compress   score[s] = -count[s] / (H times the rows it was there for)
- *   compat=kvcf            score[s] = sum over H, i of decay^age A[H i s], the prompt's last
- * `rows` and all of the response
+ *   compat=kvcf            score[s] = sum over H, i of decay^age A[H i s], of the prompt's last
+ *                          `rows` and all of the response
  *
  * Differs: no official code. rows=64 instead of 400, which is what a trace holds of the prompt
  * (published: rows=400 with kvt capture --queries all); one set for each kv head, each of its
@@ -25,7 +25,6 @@
 #include "kvt/pieces.h"
 
 #include <stdio.h>
-#include <string.h>
 
 typedef struct scissorhands {
     int64_t rows, recent, sinks;
@@ -34,7 +33,6 @@ typedef struct scissorhands {
 } scissorhands;
 
 enum { IS_PAPER, IS_PUBLISHED, IS_COLD, IS_KVCF };
-enum { WORD = 32 }; /* bits of a float's place */
 
 static const kvt_choice compats[] = {
     [IS_PAPER] = {"paper", "rows=64,recent=10,sinks=0,drop=0.5",
@@ -72,17 +70,11 @@ static const kvt_param params[] = {
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const scissorhands *p = params_;
-    int64_t least = p->recent + p->sinks;
     if (p->decay < 1 && p->compat != IS_KVCF) {
         snprintf(why, cap, "decay=%g fades sums, which compat=kvcf has", p->decay);
         return false;
     }
-    if (budget >= n_token || budget >= least)
-        return true;
-    snprintf(why, cap,
-             "%lld first and %lld newest tokens need a budget of %lld or more, got %lld",
-             (long long)p->sinks, (long long)p->recent, (long long)least, (long long)budget);
-    return false;
+    return kvt_ends_fit(p->sinks, p->recent, budget, n_token, why, cap);
 }
 
 static int64_t window(const void *params_, int64_t n_prompt)
@@ -91,64 +83,32 @@ static int64_t window(const void *params_, int64_t n_prompt)
     return kvt_min(p->rows, n_prompt);
 }
 
-/* Words of one head's history. */
-static int64_t n_word(const scissorhands *p)
-{
-    return (p->rows + WORD - 1) / WORD;
-}
-
-static int64_t n_head(const kvt_sequence *seq)
-{
-    return seq->geometry->n_head / seq->geometry->n_kv_head;
-}
-
 /* The sum of attention, then the histories of the heads. */
 static void size(const void *params_, const kvt_sequence *seq, int64_t budget, int *slot_width,
                  size_t *state_size)
 {
+    const scissorhands *p = params_;
     (void)budget;
-    *slot_width = (int)(1 + n_word(params_) * n_head(seq));
+    *slot_width = (int)(1 + kvt_bit_words(p->rows) * kvt_lane_heads(seq));
     *state_size = sizeof(int64_t); /* rows so far */
-}
-
-/* A float is the place of 32 bits; as a number it is never read. */
-static void put_bit(float *at, int64_t bit, bool on)
-{
-    uint32_t word;
-    at += bit / WORD;
-    memcpy(&word, at, sizeof word);
-    word = (word & ~((uint32_t)1 << bit % WORD)) | ((uint32_t)on << bit % WORD);
-    memcpy(at, &word, sizeof word);
-}
-
-static int64_t count_bits(const float *at, int64_t n)
-{
-    int64_t count = 0;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t word;
-        memcpy(&word, at + i, sizeof word);
-        for (; word; word &= word - 1)
-            count++;
-    }
-    return count;
 }
 
 /* Row q of the lane's attention, that of a query at position `at`. */
 static void add_row(const scissorhands *p, kvt_lane *lane, int64_t q, int64_t at, int64_t row)
 {
-    int64_t H = lane->attn.dim[0], width = 1 + n_word(p) * H, n_see = 0;
+    int64_t H = lane->attn.dim[0], words = kvt_bit_words(p->rows), width = 1 + words * H,
+            n_see = 0;
+    const float *row_at = (const float *)lane->attn.data + q * lane->attn.stride[1];
     while (n_see < lane->n_slot && lane->pos[n_see] <= at)
         n_see++;
     for (int64_t s = 0; s < lane->n_slot; s++) {
         float *mark = lane->mark + s * width;
         double sum = 0;
         for (int64_t h = 0; h < H; h++) {
-            float a =
-                ((const float *)
-                     lane->attn.data)[h * lane->attn.stride[0] + q * lane->attn.stride[1] + s];
+            float a = row_at[h * lane->attn.stride[0] + s];
             sum += (double)a;
-            put_bit(mark + 1 + h * n_word(p), row % p->rows,
-                    s < n_see && (double)a * (double)n_see < 1);
+            kvt_put_bit(mark + 1 + h * words, row % p->rows,
+                        s < n_see && (double)a * (double)n_see < 1);
         }
         mark[0] = (float)(p->decay * (double)mark[0] + sum);
     }
@@ -171,10 +131,11 @@ static double drawn(const scissorhands *p, double x, uint64_t *rng)
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
 {
     const scissorhands *p = params_;
-    int64_t H = n_head(lane->seq), width = 1 + n_word(p) * H, rows = *(int64_t *)lane->state;
+    int64_t H = kvt_lane_heads(lane->seq), words = kvt_bit_words(p->rows),
+            width = 1 + words * H, rows = *(int64_t *)lane->state;
     for (int64_t s = 0; s < lane->n_slot; s++) {
         const float *mark = lane->mark + s * width;
-        double count = (double)count_bits(mark + 1, width - 1);
+        double count = (double)kvt_count_bits(mark + 1, width - 1);
         int64_t seen = kvt_min(kvt_min(rows, p->rows), lane->now + 1 - lane->pos[s]);
         double x = p->compat == IS_KVCF   ? (double)mark[0]
                    : p->compat == IS_COLD ? -count / (double)(kvt_max(seen, 1) * H)
@@ -190,17 +151,10 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
 {
     const scissorhands *p = params_;
     for (int i = 0; i < n_lane; i++) {
-        int64_t m = kvt_max(kvt_share_floor(p->drop, budget[i]), 1);
-        int64_t n = lane[i].n_slot;
+        int64_t m = kvt_max(kvt_share_floor(p->drop, budget[i]), 1), n = lane[i].n_slot;
         bool full = lane[i].step > 0 && n > budget[i]; /* the others of its scope may be */
-        int64_t left = full ? budget[i] + 1 - m : budget[i];
-        for (int64_t s = 0; s < n; s++)
-            left -= pinned[i][s];
-        /* without memory: all, which is refused as too many */
-        if (kvt_keep_best(keep[i], scores[i], pinned[i], n, kvt_max(left, 0), lane[i].scratch) <
-            0)
-            for (int64_t s = 0; s < n; s++)
-                keep[i][s] = true;
+        (void)kvt_keep_budget(keep[i], scores[i], pinned[i], n,
+                              full ? budget[i] + 1 - m : budget[i], lane[i].scratch);
     }
 }
 

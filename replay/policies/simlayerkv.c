@@ -20,7 +20,6 @@
  * Cost for each lane, once: O(H S). */
 #include "kvt/pieces.h"
 
-#include <math.h>
 #include <stdio.h>
 
 typedef struct simlayerkv {
@@ -56,11 +55,6 @@ static const kvt_param params[] = {
     {0},
 };
 
-/* Attention of the row on its own token, sum over the lane's query heads (official). */
-typedef struct own_mass {
-    double mass;
-} own_mass;
-
 static bool decides_itself(const simlayerkv *p)
 {
     return p->lazy > 0;
@@ -85,25 +79,21 @@ static int64_t newest(const simlayerkv *p, int64_t budget)
 {
     if (p->window > 0)
         return p->window - (p->compat == IS_KVPRESS);
-    return (int64_t)floor(p->recent * (double)budget + 1e-9);
+    return kvt_share_floor(p->recent, budget);
 }
 
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const simlayerkv *p = params_;
-    int64_t hold = p->sinks + newest(p, budget), spare = p->compat == IS_KVPRESS ? 2 : 0;
+    int64_t R = newest(p, budget), hold = p->sinks + R, spare = p->compat == IS_KVPRESS ? 2 : 0;
     if (budget >= n_token)
         return true;
     if (hold < 1)
         snprintf(why, cap, "a lazy layer keeps no token: sinks=0 and %g of a budget of %lld",
                  p->recent, (long long)budget);
-    else if (!decides_itself(p) && hold > budget)
-        snprintf(why, cap,
-                 "%lld sinks and %lld last tokens need a budget of %lld or more, "
-                 "got %lld",
-                 (long long)p->sinks, (long long)newest(p, budget), (long long)hold,
-                 (long long)budget);
-    else if (decides_itself(p) && hold + spare >= n_token) /* sinks, window and its row there */
+    else if (!decides_itself(p))
+        return kvt_ends_fit(p->sinks, R, budget, n_token, why, cap);
+    else if (hold + spare >= n_token) /* sinks, window and its row there */
         snprintf(why, cap, "not engaged: a lazy layer keeps %lld tokens, the prompt has %lld",
                  (long long)hold, (long long)n_token);
     else
@@ -124,7 +114,8 @@ static void step(const void *params_, kvt_lane *lane)
         kvt_add_rows(lane->mark, &lane->attn);
 }
 
-/* The newest first, behind the sinks; what the layers' rule needs of the row stays in marks. */
+/* The newest first, behind the sinks; what the layers' rule needs of the row stays in marks,
+ * and in state what that row gives its own token (official), sum over the lane's heads. */
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
 {
     const simlayerkv *p = params_;
@@ -140,7 +131,7 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     kvt_add_rows(lane->mark, &row);
     for (int64_t s = 0; s < lane->n_slot; s++)
         own += (double)lane->mark[s];
-    ((own_mass *)lane->state)->mass = (double)row.dim[0] - own;
+    *(double *)lane->state = (double)row.dim[0] - own;
 }
 
 /* The row's attention, sum over the lane's heads, on the first S and the last R of the tokens
@@ -149,7 +140,7 @@ static double lazy_mass(const simlayerkv *p, const kvt_lane *lane, int64_t R)
 {
     bool official = by_response(p);
     int64_t n = official ? lane->n_slot : lane->n_slot - 1, last = official ? R - 1 : R;
-    double mass = official ? ((const own_mass *)lane->state)->mass : 0;
+    double mass = official ? *(const double *)lane->state : 0;
     for (int64_t s = 0; s < n; s++)
         mass += s < p->sinks || s >= n - last ? (double)lane->mark[s] : 0;
     return mass;
@@ -177,15 +168,12 @@ static int find_layers(const simlayerkv *p, layer *l, const kvt_lane *lane, int 
     return n;
 }
 
-/* Makes layers lazy until the total holds them. Returns what is left for the lazy lanes. */
-static int64_t choose_lazy(layer *l, int n, const kvt_lane *lane, int64_t hold, int64_t total,
-                           int64_t *n_lazy)
+/* Makes layers lazy until the total holds them, those that are so hold `hold` slots a lane. */
+static void choose_lazy(layer *l, int n, int64_t n_slot, int64_t hold, int64_t total)
 {
-    int64_t need = 0, full = 0;
     for (int i = 0; i < n; i++)
-        full += (l[i].to - l[i].from) * lane[l[i].from].n_slot;
-    *n_lazy = 0;
-    while (full + need > total) {
+        total -= (l[i].to - l[i].from) * n_slot;
+    while (total < 0) {
         int best = -1;
         for (int i = n - 1; i >= 0; i--)
             if (!l[i].is_lazy && (best < 0 || l[i].lazy > l[best].lazy))
@@ -193,48 +181,34 @@ static int64_t choose_lazy(layer *l, int n, const kvt_lane *lane, int64_t hold, 
         if (best < 0)
             break;
         l[best].is_lazy = true;
-        *n_lazy += l[best].to - l[best].from;
-        full -= (l[best].to - l[best].from) * lane[l[best].from].n_slot;
-        need = *n_lazy * hold;
+        total += (l[best].to - l[best].from) * (n_slot - hold);
     }
-    return total - full;
 }
 
 static void choose(const void *params_, bool *const *keep, const kvt_lane *lane, int n_lane,
                    const float *const *scores, const bool *const *pinned, const int64_t *budget)
 {
     const simlayerkv *p = params_;
-    int64_t total = 0, n_lazy = 0, B = 0;
     layer *l = kvt_arena_array(lane->scratch, n_lane, sizeof *l);
-    int64_t *count = kvt_arena_array(lane->scratch, n_lane, sizeof *count);
+    int32_t *cut = kvt_arena_array(lane->scratch, n_lane, sizeof *cut);
+    int64_t total = 0;
+    int n_cut = 0;
+    (void)scores, (void)pinned;
+    if (!l || !cut)
+        return; /* nothing kept: refused */
     for (int i = 0; i < n_lane; i++)
         total += budget[i];
-    B = total / n_lane;
-    int64_t hold = p->sinks + newest(p, B), left = 0;
-    int64_t R = p->window > 0 ? p->window : newest(p, B);
-    int n = l && count ? find_layers(p, l, lane, n_lane, R) : 0;
-    if (decides_itself(p))
-        for (int i = 0; i < n; i++)
-            l[i].is_lazy = l[i].lazy > p->lazy;
-    else
-        left = choose_lazy(l, n, lane, hold, total, &n_lazy);
+    int64_t R = newest(p, total / n_lane), hold = p->sinks + R;
+    int n = find_layers(p, l, lane, n_lane, p->window > 0 ? p->window : R);
     for (int i = 0; i < n; i++)
-        for (int k = l[i].from; k < l[i].to; k++) {
-            count[k] = lane[k].n_slot;
-            if (!l[i].is_lazy)
-                continue;
-            count[k] = decides_itself(p) ? hold : (left + n_lazy - 1) / n_lazy;
-            left -= decides_itself(p) ? 0 : count[k];
-            n_lazy--;
-        }
-    if (!count)
-        return; /* nothing kept: refused */
-    for (int i = 0; i < n_lane; i++) {
-        int64_t S = kvt_min(p->sinks, count[i]);
-        for (int64_t s = 0; s < lane[i].n_slot; s++)
-            keep[i][s] = s < S || s >= lane[i].n_slot - (count[i] - S);
-    }
-    (void)scores, (void)pinned;
+        l[i].is_lazy = decides_itself(p) && l[i].lazy > p->lazy;
+    if (!decides_itself(p))
+        choose_lazy(l, n, lane->n_slot, hold, total);
+    for (int i = 0; i < n; i++)
+        for (int k = l[i].from; l[i].is_lazy && k < l[i].to; k++)
+            cut[n_cut++] = k;
+    kvt_keep_ends(keep, lane, n_lane, cut, n_cut, p->sinks, decides_itself(p) ? hold : 0,
+                  total);
 }
 
 const kvt_policy kvt_policy_simlayerkv = {
@@ -265,7 +239,7 @@ const kvt_policy kvt_policy_simlayerkv = {
                .one_ranking = true,
                .may_exceed = true},
     .slot_width = 1,
-    .state_size = sizeof(own_mass),
+    .state_size = sizeof(double),
     .params_size = sizeof(simlayerkv),
     .params = params,
     .vary = vary,

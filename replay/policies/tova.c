@@ -7,8 +7,10 @@
  *
  *   w[s] = mean over all query heads of the layer of A[H s]
  *
- * and the budget's best w are kept, the same slots in every kv head. Nothing is pinned: the
- * newest token competes with its own weight, and may leave at once. With keep_last it stays.
+ * and the budget's best w are kept, the same slots in every kv head (they hold the same ones
+ * and have equally many query heads, so that the sum over lanes ranks as the mean over heads).
+ * Nothing is pinned: the newest token competes with its own weight, and may leave at once. With
+ * keep_last it stays.
  *
  * Differs: nothing in the kept set.
  * Cost for each layer and query: O(H S), S floats for each lane. */
@@ -63,15 +65,6 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     pinned[lane->n_slot - 1] = p->keep_last;
 }
 
-/* The lanes of a layer hold the same slots and have equally many query heads, so that the sum
- * over lanes ranks as the mean over the layer's heads. */
-static void choose(const void *params_, bool *const *keep, const kvt_lane *lane, int n_lane,
-                   const float *const *scores, const bool *const *pinned, const int64_t *budget)
-{
-    (void)params_;
-    kvt_keep_together(keep, lane, n_lane, scores, pinned, budget);
-}
-
 const kvt_policy kvt_policy_tova = {
     .abi = KVT_POLICY_ABI,
     .name = "tova",
@@ -100,5 +93,5 @@ const kvt_policy kvt_policy_tova = {
     .window = window,
     .step = step,
     .score = score,
-    .select = choose,
+    .select = kvt_select_together,
 };

@@ -254,9 +254,11 @@ static void say_worst(const tui_model *m, char *out, size_t cap)
     kvt_effect effect = tui_data_effect(m->r);
     if (effect == KVT_JOIN || effect == KVT_CHANNELS) {
         int at = kvt_metric_value("out_err_mean_rel");
-        snprintf(out, cap, "no mass is lost; the output moves: relative error %.3f here",
-                 at < 0 ? (double)NAN
-                        : tui_data_lane(m->r, m->cell, m->layer, m->lane)->value[at]);
+        char number[16];
+        double error =
+            at < 0 ? (double)NAN : tui_data_lane(m->r, m->cell, m->layer, m->lane)->value[at];
+        snprintf(out, cap, "no mass is lost; relative error of the output here: %s",
+                 ui_loss(error, number));
         return;
     }
     if (!v->lost || v->n_response == 0) {

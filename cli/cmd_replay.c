@@ -58,7 +58,7 @@ static const cli_option options[] = {
     {"recompute", 0, CLI_FLAG, CLI_OPT(replay_options, recompute), .help = "compute cells again that have a result"},
     {"fail-fast", 0, CLI_FLAG, CLI_OPT(replay_options, fail_fast), .help = "stop at the first trace or pass that fails"},
     {"shard", 0, CLI_TEXT, CLI_OPT(replay_options, shard), .arg = "K/N", .help = "only the K-th of N parts of the passes"},
-    {"cache", 0, CLI_SIZE, CLI_OPT(replay_options, cache), .arg = "SIZE", .def = "512MiB", .help = "memory for what is read of a trace"},
+    {"cache", 0, CLI_SIZE, CLI_OPT(replay_options, cache), .arg = "SIZE", .def = "128MiB", .help = "memory for what is read of a trace; a layer is read once, so that more is seldom of use"},
     {"plan", 'n', CLI_FLAG, CLI_OPT(replay_options, plan), .help = "count passes, cells and bytes, then stop"},
     {0},
 };

@@ -51,6 +51,20 @@ static float *lane_lost(const finisher *f)
     return out;
 }
 
+/* The step at which each token left. */
+static int32_t *evict_steps(const finisher *f)
+{
+    const pass *p = f->p;
+    int64_t L = f->r->n_layer, inner = p->n_lane * (p->n_prompt + p->n_response);
+    int32_t *out = p->evict_step ? kvt_alloc(p->n_cell * L * inner, sizeof *out) : NULL;
+    for (int64_t i = 0; out && i < p->n_cell * L; i++) {
+        const uint16_t *from = p->evict_step + (i / L * p->n_layer + f->layer[i % L]) * inner;
+        for (int64_t t = 0; t < inner; t++)
+            out[i * inner + t] = from[t] == STAYS ? -1 : from[t];
+    }
+    return out;
+}
+
 bool finish_arrays(finisher *f)
 {
     const pass *p = f->p;
@@ -63,7 +77,7 @@ bool finish_arrays(finisher *f)
     r->pinned = scored ? pick(f, p->pinned, 1, A * N, sizeof *r->pinned) : NULL;
     r->rank = pick(f, p->rank, 1, A * N, sizeof *r->rank);
     r->cut = pick(f, p->cut, p->n_cell, A, sizeof *r->cut);
-    r->evict_step = pick(f, p->evict_step, p->n_cell, A * (N + M), sizeof *r->evict_step);
+    r->evict_step = evict_steps(f);
     r->kept_count = pick(f, p->seen, p->n_cell, A * M, sizeof *r->kept_count);
     bool loses = p->lost && !pass_is_apart(p); /* nothing leaves: no row lost anything */
     r->lost = loses ? lane_lost(f) : NULL;
@@ -80,10 +94,10 @@ static bool is_frozen(const finisher *f, int cell)
     int64_t N = p->n_prompt, M = p->n_response;
     for (int i = 0; i < f->r->n_layer && M >= 8 && p->evict_step; i++) {
         for (int a = 0; a < p->n_lane; a++) {
-            const int32_t *gone =
+            const uint16_t *gone =
                 p->evict_step + pass_lane(p, cell, f->layer[i], a) * (N + M) + N;
             int64_t m = 0;
-            while (m < M && gone[m] >= 0 && gone[m] <= m + 1)
+            while (m < M && gone[m] != STAYS && gone[m] <= m + 1)
                 m++;
             if (m == M)
                 return true;

@@ -173,8 +173,8 @@ static void close_life(pass *p, int layer)
             if (!p->skip)
                 kvt_engine_held(p->engine, c, layer, a, &pos, &n);
             p->end[at] = n;
-            if (p->evict_step && step)
-                memcpy(p->evict_step + at * T, step, (size_t)T * sizeof *step);
+            for (int64_t t = 0; p->evict_step && step && t < T; t++)
+                p->evict_step[at * T + t] = step[t] < 0 ? STAYS : (uint16_t)step[t];
         }
     }
     p->layer_drew[layer] = kvt_engine_drew(p->engine, layer);

@@ -94,6 +94,10 @@ kvt_code pass_make(pass *p, const kvt_trace_info *info, kvt_err *err)
         p->cut = kvt_alloc(lanes, sizeof *p->cut);
         ok = ok && p->rank && p->cut;
     } else if (ok) {
+        if (M >= STAYS)
+            return kvt_fail(err, KVT_FORMAT,
+                            "response: expected fewer than %d tokens, got %lld", STAYS,
+                            (long long)M);
         ok = (p->evict_step = kvt_alloc(lanes * (N + M), sizeof *p->evict_step)) != NULL;
         if (ok)
             memset(p->evict_step, 0xff, (size_t)(lanes * (N + M)) * sizeof *p->evict_step);
@@ -127,6 +131,8 @@ kvt_code pass_make(pass *p, const kvt_trace_info *info, kvt_err *err)
 
 void pass_free(pass *p)
 {
+    if (!p)
+        return;
     kvt_engine_free(p->engine);
     kvt_scores_close(p->scores);
     kvt_free(p->kept);

@@ -386,8 +386,11 @@ static kvt_code run_trace(job *j, kvt_err *err)
         fail_passes(j, err);
     }
     code = KVT_OK;
-    for (int i = 0; !code && i < j->n_list; i++)
+    for (int i = 0; !code && i < j->n_list; i++) {
         code = finish(j, j->list[i], j->asked[i], err);
+        pass_free(j->list[i]); /* its place is that of the results to come */
+        j->list[i] = NULL;
+    }
     return code;
 }
 
@@ -458,12 +461,15 @@ kvt_code kvt_replay(kvt_results **out, kvt_replay_counts *counts, const kvt_repl
     static const kvt_ctx quiet = {0};
     kvt_replay_counts ignored;
     plan p;
+    kvt_replay_spec own = *spec;
     job j = {.p = &p, .n = counts ? counts : &ignored};
     *j.n = (kvt_replay_counts){0};
     *out = j.out = kvt_alloc(1, sizeof **out);
     if (!j.out)
         return kvt_fail_memory(err, sizeof **out);
-    kvt_code code = plan_open(&p, spec, ctx ? ctx : &quiet, err);
+    if (own.cache_bytes == 0)
+        own.cache_bytes = (size_t)KVT_REPLAY_CACHE_DEFAULT << 20;
+    kvt_code code = plan_open(&p, &own, ctx ? ctx : &quiet, err);
     if (!code) {
         choose_folder(&j);
         kvt_cell_schema(&j.cells);

@@ -138,6 +138,9 @@ static inline const int32_t *truth_order(const truth *t, int lane, bool by_head)
 
 enum { LANE_METRICS_MAX = 24, REASON_MAX = 256 };
 
+/* A token never left. Steps of all passes at once are most of what a run holds: 2 bytes. */
+enum { STAYS = UINT16_MAX };
+
 /* Errors of the output beside out_err. */
 enum { OUT_L1, OUT_COS, OUT_UNNORM, OUT_MORE };
 
@@ -187,7 +190,7 @@ typedef struct pass {
     uint8_t *pinned;     /* [L A N] */
     int32_t *rank;       /* [L A N] one ranking */
     int32_t *cut;        /* [n_cell L A] */
-    int32_t *evict_step; /* [n_cell L A T] NULL: rank and cut say it */
+    uint16_t *evict_step; /* [n_cell L A T] STAYS: never; NULL: rank and cut say it */
     float *lost;         /* [n_cell L H M] */
     float *out_err;      /* [n_cell L H M] NULL: not asked for */
     float *out_more;     /* [n_cell L H M OUT_MORE] other errors; NULL: not asked for */
@@ -208,6 +211,7 @@ typedef struct pass {
     int64_t *lane_bytes;              /* [n_cell L A] NULL: as its slots say */
     int32_t *lane_channels;           /* [n_cell L A] of its keys; NULL: all */
     bool layer_drew[KVT_LAYERS_MAX], layer_scored[KVT_LAYERS_MAX];
+    bool layer_odd[KVT_LAYERS_MAX]; /* a channel's score was no number */
     int64_t decisions; /* slot updates */
 } pass;
 
@@ -284,7 +288,7 @@ KVT_CHECKED kvt_code pass_run(pass *const *list, int n, kvt_trace *t, const bool
                               kvt_err *err);
 KVT_CHECKED kvt_code pass_make(pass *p, const kvt_trace_info *info,
                                kvt_err *err); /* its arrays */
-void pass_free(pass *p);
+void pass_free(pass *p); /* NULL is fine */
 
 /* The result of a pass. `layers` [L of the trace]; truths as pass_run() left them; best from
  * truth_over_lanes(), NULL where the pass is not compared with the oracle. */

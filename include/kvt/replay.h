@@ -141,6 +141,10 @@ KVT_API void kvt_rows_close(kvt_rows *r); /* NULL is fine */
 /* ---- running -------------------------------------------------------------------------------
  */
 
+/* MiB. Less than what a reader keeps elsewhere: a layer is read once, or once more where slots
+ * are traded over the model, and what is kept lies above all that passes hold. */
+enum { KVT_REPLAY_CACHE_DEFAULT = 128 };
+
 typedef struct kvt_replay_spec {
     const char *const *trace; /* files; result files among them are passed over */
     int n_trace;
@@ -170,7 +174,7 @@ typedef struct kvt_replay_spec {
     /* Metrics that cost time and are measured beside the default ones: names of kvt/metric.h,
      * "all"; NULL: none. */
     const char *metrics;
-    size_t cache_bytes; /* of each open trace; 0: the default */
+    size_t cache_bytes; /* of each open trace; 0: KVT_REPLAY_CACHE_DEFAULT */
     /* Memory of a thread for the best schedule of a lane (oracle-assign, regret of policies
      * that act in decode); 0: 256 MiB. Above it the greedy schedule stands in, without regret.
      */

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "kvt/pieces.h"
-#include "replay/check_toy.h"
+#include "replay/check_priv.h"
 
-enum { PROMPT = 48, TEXT = 256, L = TOY_LAYERS };
+enum { PROMPT = 48 };
 
 static const struct {
     const char *name, *help;
@@ -29,23 +29,6 @@ const char *kvt_law_help(kvt_law law)
     return laws[law].help;
 }
 
-/* Slots per lane that laws are tried at, beside one above every length. */
-static const int64_t budgets[] = {1, 2, 3, 8, 17, 33, 47, 4096};
-enum { N_BUDGET = sizeof budgets / sizeof *budgets, ALL = N_BUDGET - 1 };
-
-/* What one run held. */
-typedef struct held {
-    const check_toy *toy;
-    int n_lane;
-    int64_t n_step; /* 1, or 1 + M where it decodes */
-    uint8_t *kept;  /* [budget step L A T] after that many response tokens */
-    bool *pinned;   /* [budget L A N] at the end of the prompt */
-    bool refused[N_BUDGET], failed[N_BUDGET], latest[N_BUDGET];
-    bool tied; /* two lanes have an equal score, and their allocator compares scores */
-    char why[N_BUDGET][TEXT];
-    int64_t most; /* slots of the fullest row above its budget */
-} held;
-
 typedef struct checker {
     const kvt_use *use;
     bool decode; /* as it acts in this round */
@@ -56,17 +39,9 @@ typedef struct checker {
     kvt_err *err;
 } checker;
 
-/* ---- running -------------------------------------------------------------------------------
- */
-
-static uint8_t *kept_at(const held *h, int budget, int64_t step, int layer, int lane)
+static kvt_code run(checker *c, held *h, const check_toy *toy, uint64_t seed)
 {
-    return h->kept + (((budget * h->n_step + step) * L + layer) * h->n_lane + lane) * h->toy->T;
-}
-
-static bool *pinned_at(const held *h, int budget, int layer, int lane)
-{
-    return h->pinned + ((int64_t)(budget * L + layer) * h->n_lane + lane) * h->toy->N;
+    return check_run(h, c->use, toy, c->decode, seed, c->memory, c->err);
 }
 
 static int64_t count(const held *h, int budget, int64_t step, int layer, int lane)
@@ -76,150 +51,6 @@ static int64_t count(const held *h, int budget, int64_t step, int layer, int lan
     for (int64_t s = 0; s < h->toy->T; s++)
         n += kept[s];
     return n;
-}
-
-static void note_held(held *h, const kvt_engine *e, int64_t step)
-{
-    for (int b = 0; b < N_BUDGET; b++)
-        for (int l = 0; l < L && !h->refused[b]; l++)
-            for (int a = 0; a < h->n_lane; a++) {
-                const int64_t *pos;
-                int64_t n;
-                kvt_engine_held(e, b, l, a, &pos, &n);
-                for (int64_t i = 0; i < n; i++)
-                    kept_at(h, b, step, l, a)[pos[i]] = 1;
-            }
-}
-
-static void note_refusals(held *h, const kvt_engine *e)
-{
-    for (int b = 0; b < N_BUDGET; b++)
-        for (int l = 0; l < L; l++) {
-            bool failed = false;
-            const char *why = kvt_engine_refused(e, b, l, &failed);
-            if (!why)
-                continue;
-            h->refused[b] = true;
-            h->failed[b] |= failed;
-            if (!h->why[b][0] || failed)
-                snprintf(h->why[b], TEXT, "%s", why);
-        }
-}
-
-static void note_pinned(held *h, const kvt_engine *e)
-{
-    for (int b = 0; b < N_BUDGET; b++)
-        for (int l = 0; l < L; l++) {
-            h->latest[b] |= kvt_engine_kept_latest(e, b, l);
-            for (int a = 0; a < h->n_lane; a++) {
-                const float *score;
-                const bool *pinned;
-                kvt_engine_ranking(e, b, l, a, &score, &pinned);
-                if (pinned)
-                    memcpy(pinned_at(h, b, l, a), pinned, (size_t)h->toy->N * sizeof *pinned);
-            }
-        }
-}
-
-/* Whether lane k of all has a score of lane i among those of its open slots. */
-static bool is_tied(const held *h, const kvt_engine *e, int b, int i, int k)
-{
-    const float *x, *y;
-    const bool *x_pinned, *y_pinned;
-    kvt_engine_ranking(e, b, i / h->n_lane, i % h->n_lane, &x, &x_pinned);
-    kvt_engine_ranking(e, b, k / h->n_lane, k % h->n_lane, &y, &y_pinned);
-    for (int64_t s = 0; x && y && s < h->toy->N; s++)
-        for (int64_t t = 0; t < h->toy->N; t++)
-            if (!x_pinned[s] && !y_pinned[t] && x[s] == y[t])
-                return true;
-    return false;
-}
-
-/* Equal scores of two lanes: the one that is listed first gets the slot. */
-static void note_ties(held *h, const kvt_engine *e)
-{
-    for (int b = 0; b < N_BUDGET && !h->tied; b++)
-        for (int i = 0; i < L * h->n_lane && !h->tied; i++)
-            for (int k = 0; k < i && !h->tied; k++)
-                h->tied = is_tied(h, e, b, i, k);
-}
-
-static void note_most(held *h, const kvt_engine *e)
-{
-    for (int b = 0; b < N_BUDGET; b++)
-        for (int l = 0; l < L && !h->refused[b]; l++)
-            for (int a = 0; a < h->n_lane; a++) {
-                kvt_engine_count n = kvt_engine_counts(e, b, l, a);
-                h->most = kvt_max(h->most, n.most - n.budget);
-            }
-}
-
-static kvt_code drive(checker *c, held *h, kvt_engine *e)
-{
-    bool by_head = c->use->traits.by_query_head;
-    for (int l = 0; l < L; l++) {
-        kvt_feed f = check_toy_prompt(h->toy, l, by_head);
-        if (kvt_engine_prompt(e, l, &f, c->err))
-            return c->err->code;
-    }
-    if (kvt_engine_decide(e, -1, c->err))
-        return c->err->code;
-    note_refusals(h, e);
-    note_pinned(h, e);
-    if (c->use->share->by_score)
-        note_ties(h, e);
-    note_held(h, e, 0);
-    for (int64_t m = 0; m + 1 < h->n_step; m++) {
-        for (int l = 0; l < L; l++) {
-            kvt_feed f = check_toy_token(h->toy, l, m, by_head);
-            if (kvt_engine_token(e, l, &f, c->err))
-                return c->err->code;
-        }
-        if (kvt_engine_decide(e, -1, c->err))
-            return c->err->code;
-        note_refusals(h, e);
-        note_held(h, e, m + 1);
-    }
-    note_most(h, e);
-    return KVT_OK;
-}
-
-/* Runs a use on a toy; memory of the checker. */
-static kvt_code run_use(checker *c, held *h, const kvt_use *use, const check_toy *toy,
-                        uint64_t seed)
-{
-    bool skip = use->traits.effect == KVT_SKIP;
-    *h = (held){.toy = toy,
-                .n_lane = use->traits.by_query_head ? TOY_HEADS : TOY_GROUPS,
-                .n_step = c->decode || skip ? 1 + toy->M : 1};
-    h->kept = kvt_arena_array(c->memory, N_BUDGET * h->n_step * L * h->n_lane * toy->T, 1);
-    h->pinned = kvt_arena_array(c->memory, N_BUDGET * L * h->n_lane * toy->N, sizeof(bool));
-    if (!h->kept || !h->pinned)
-        return kvt_fail_memory(c->err, N_BUDGET * h->n_step * L * toy->T);
-    double threshold[N_BUDGET];
-    for (int b = 0; b < N_BUDGET; b++)
-        threshold[b] = use->traits.threshold;
-    kvt_engine_spec spec = {.use = use,
-                            .seq = &toy->seq,
-                            .budget = budgets,
-                            .n_budget = N_BUDGET,
-                            .decode = c->decode,
-                            .every =
-                                kvt_max(1, use->own.every ? use->own.every : use->traits.every),
-                            .seed = seed,
-                            .trace_digest = "check",
-                            .threshold = use->traits.by_threshold ? threshold : NULL};
-    kvt_engine *e;
-    if (kvt_engine_new(&e, &spec, c->err))
-        return c->err->code;
-    kvt_code code = drive(c, h, e);
-    kvt_engine_free(e);
-    return code;
-}
-
-static kvt_code run(checker *c, held *h, const check_toy *toy, uint64_t seed)
-{
-    return run_use(c, h, c->use, toy, seed);
 }
 
 /* ---- findings ------------------------------------------------------------------------------
@@ -267,7 +98,7 @@ static kvt_code law_runs(checker *c, const check_toy *toy)
     for (int b = 0; b < N_BUDGET; b++)
         if (h.failed[b])
             return broken(c, KVT_LAW_RUNS, "on a prompt of %lld tokens at a budget of %lld: %s",
-                          (long long)toy->N, (long long)budgets[b], h.why[b]);
+                          (long long)toy->N, (long long)check_budgets[b], h.why[b]);
     if (h.refused[ALL])
         return broken(c, KVT_LAW_RUNS,
                       "on a prompt of %lld tokens it refuses a budget that holds all: %s",
@@ -292,30 +123,43 @@ static kvt_code check_total(checker *c, const held *h, int b, int64_t step)
 {
     const kvt_traits *t = &c->use->traits;
     int64_t total = 0, n = (int64_t)L * h->n_lane, arrived = h->toy->N + step;
-    int64_t may = kvt_min(budgets[b], arrived) * n;
+    int64_t may = kvt_min(check_budgets[b], arrived) * n;
     for (int i = 0; i < n; i++)
         total += count(h, b, step, i / h->n_lane, i % h->n_lane);
     if (total > may && !t->may_exceed)
         return broken(c, KVT_LAW_BUDGET, "holds %lld slots of %lld lanes at a budget of %lld",
-                      (long long)total, (long long)n, (long long)budgets[b]);
+                      (long long)total, (long long)n, (long long)check_budgets[b]);
     if (total < n)
         return broken(c, KVT_LAW_BUDGET, "a lane is empty at a budget of %lld",
-                      (long long)budgets[b]);
+                      (long long)check_budgets[b]);
     return KVT_OK;
+}
+
+/* Between two decisions a lane grows by a period; a row sees no more. Where select() decides
+ * over lanes together one may hold what another leaves. */
+static kvt_code check_rows(checker *c, const held *h)
+{
+    int64_t period = check_period(c->use);
+    bool together = c->use->policy->select && c->use->traits.scope != KVT_BY_LANE;
+    if (!c->decode || together || c->use->traits.may_exceed || h->most <= period)
+        return KVT_OK;
+    return broken(c, KVT_LAW_BUDGET,
+                  "a row sees %lld slots above its lane's, expected at most %lld",
+                  (long long)h->most, (long long)period);
 }
 
 static kvt_code law_budget(checker *c, const held *h)
 {
     const kvt_traits *t = &c->use->traits;
-    int64_t before = c->n_broken, period = kvt_max(1, t->every);
+    int64_t before = c->n_broken;
     if (t->by_threshold || t->effect == KVT_SKIP)
         return KVT_OK;
     for (int b = 0; b < N_BUDGET; b++)
         for (int64_t step = 0; step < h->n_step && !h->refused[b]; step++)
-            if ((c->use->own.every > 0 ? step % c->use->own.every : step % period) == 0 &&
+            if (step % check_period(c->use) == 0 &&
                 (check_total(c, h, b, step) || c->n_broken > before))
                 return KVT_OK;
-    return KVT_OK;
+    return check_rows(c, h);
 }
 
 static kvt_code law_full(checker *c, const held *h)
@@ -345,7 +189,7 @@ static kvt_code law_pinned(checker *c, const held *h)
                                   "token %lld is pinned and goes (layer %d, lane %d, budget "
                                   "%lld)",
                                   (long long)s, i / h->n_lane, i % h->n_lane,
-                                  (long long)budgets[b]);
+                                  (long long)check_budgets[b]);
         }
     return KVT_OK;
 }
@@ -390,7 +234,7 @@ static kvt_code law_lanes(checker *c, const check_toy *exchanged, const held *fi
                     return broken(c, KVT_LAW_LANES,
                                   "layer %d, lane %d keeps other tokens when the heads of the "
                                   "layer are listed in another order (budget %lld)",
-                                  l, a, (long long)budgets[b]);
+                                  l, a, (long long)check_budgets[b]);
         }
     return KVT_OK;
 }
@@ -403,7 +247,7 @@ static kvt_code law_ranking(checker *c, const check_toy *toy, const held *first)
     asked.traits.one_ranking = false;
     if (!c->use->traits.one_ranking || c->decode)
         return KVT_OK;
-    if (run_use(c, &h, &asked, toy, 7))
+    if (check_run(&h, &asked, toy, c->decode, 7, c->memory, c->err))
         return c->err->code;
     return same_sets(first, &h) ? KVT_OK
                                 : broken(c, KVT_LAW_RANKING,
@@ -424,8 +268,8 @@ static kvt_code law_nested(checker *c, const held *h)
                     !kept_at(h, b + 1, 0, i / h->n_lane, i % h->n_lane)[s] && !h->latest[b])
                     return broken(c, KVT_LAW_NESTED,
                                   "token %lld is kept at a budget of %lld and not at %lld",
-                                  (long long)s, (long long)budgets[b],
-                                  (long long)budgets[b + 1]);
+                                  (long long)s, (long long)check_budgets[b],
+                                  (long long)check_budgets[b + 1]);
     return KVT_OK;
 }
 

@@ -153,6 +153,12 @@ KVT_API bool kvt_expected_attention(double *out, const kvt_lane *lane, int64_t h
 KVT_API bool kvt_add_lag(double *out, const kvt_view *v, int64_t at, int64_t n, double weight,
                          kvt_arena *scratch);
 
+/* turn[s] = the how many-th slot s goes of a lane with values and future: always the one without
+ * which the output of the response's rows changes least, beside what went before, as
+ * oracle-output says it; o and p are made again after `batch` of them. O(H M S) memory. False:
+ * scratch has no room. replay/pieces_output.c */
+KVT_API bool kvt_eliminate(float *turn, const kvt_lane *lane, int64_t batch);
+
 /* ---- small dense algebra, in double (replay/pieces_solve.c) ---------------------------------
  */
 

@@ -174,6 +174,14 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     }
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    const h2o *p = params_;
+    bool prompt = p->compat == COMPAT_KVCF || p->compat == COMPAT_KVPRESS;
+    work->state_bytes_slot = prompt ? 0 : p->compat == COMPAT_FLEXGEN ? 2 : 4;
+    work->whole_rows = true;
+}
+
 const kvt_policy kvt_policy_h2o = {
     .abi = KVT_POLICY_ABI,
     .name = "h2o",
@@ -205,4 +213,5 @@ const kvt_policy kvt_policy_h2o = {
     .fits = fits,
     .step = step,
     .score = score,
+    .work = work,
 };

@@ -203,6 +203,13 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     }
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    work->state_bytes_slot = sizeof(float);
+    work->whole_rows = true;
+}
+
 const kvt_policy kvt_policy_h2o_lm_eval = {
     .abi = KVT_POLICY_ABI,
     .name = "h2o-lm-eval",
@@ -237,4 +244,5 @@ const kvt_policy kvt_policy_h2o_lm_eval = {
     .step = step,
     .score = score,
     .select = kvt_select_pinned,
+    .work = work,
 };

@@ -140,6 +140,13 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     }
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    work->state_bytes_slot = sizeof(float);
+    work->whole_rows = true;
+}
+
 const kvt_policy kvt_policy_h2o_mask = {
     .abi = KVT_POLICY_ABI,
     .name = "h2o-mask",
@@ -172,4 +179,5 @@ const kvt_policy kvt_policy_h2o_mask = {
     .step = step,
     .score = score,
     .select = kvt_select_pinned,
+    .work = work,
 };

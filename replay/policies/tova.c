@@ -65,6 +65,13 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     pinned[lane->n_slot - 1] = p->keep_last;
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    const tova *p = params_;
+    work->whole_rows =
+        p->compat == COMPAT_PAPER; /* the weights that the model's attention made */
+}
+
 const kvt_policy kvt_policy_tova = {
     .abi = KVT_POLICY_ABI,
     .name = "tova",
@@ -94,4 +101,5 @@ const kvt_policy kvt_policy_tova = {
     .step = step,
     .score = score,
     .select = kvt_select_together,
+    .work = work,
 };

@@ -22,6 +22,7 @@
 #include "compute/slots.h"
 #include "kvt/arena.h"
 #include "kvt/pieces.h"
+#include "replay/stream.h"
 
 int64_t channels_of(int64_t budget, int64_t n_prompt, int64_t n_dim)
 {
@@ -55,7 +56,11 @@ typedef struct dropper {
     const kvt_sequence *seq;
     kvt_lane view;
     int64_t *identity;   /* [T] */
-    float *score, *mark; /* [D], [N slot_width] */
+    float *score, *mark; /* [D], [N width] */
+    void *state;         /* [state_size] */
+    int width;
+    size_t state_size;
+    uint64_t rng[KVT_RNG_WORDS];
     bool *pinned, *keep; /* [D] */
     float *key;          /* f32 [T D] with what went at 0 */
     uint16_t *half;      /* f16 [T] a row */
@@ -100,6 +105,8 @@ static void fill_view(dropper *j)
                          .n_slot = N,
                          .pos = j->identity,
                          .mark = j->mark,
+                         .state = j->state,
+                         .rng = j->rng,
                          .seq = j->seq,
                          .decision_gamma = 1,
                          .scratch = j->hook};
@@ -121,15 +128,22 @@ static bool rank(dropper *j)
 {
     const kvt_policy *policy = j->p->use->policy;
     const void *params = j->p->use->params;
+    uint64_t before[KVT_RNG_WORDS];
     fill_view(j);
+    stream_start(j->rng, j->p->seed, j->r->info->digest, policy->name, j->view.model_layer,
+                 j->lane);
+    memcpy(before, j->rng, sizeof before);
+    memset(j->state, 0, j->state_size);
     memset(j->score, 0, (size_t)j->n_dim * sizeof *j->score);
     memset(j->pinned, 0, (size_t)j->n_dim * sizeof *j->pinned);
-    memset(j->mark, 0, (size_t)(j->p->n_prompt * policy->slot_width) * sizeof *j->mark);
+    memset(j->mark, 0, (size_t)(j->p->n_prompt * j->width) * sizeof *j->mark);
     if (policy->step)
         policy->step(params, &j->view);
     kvt_arena_rewind(j->hook, 0);
     policy->score(params, j->score, j->pinned, &j->view);
     kvt_arena_rewind(j->hook, 0);
+    if (memcmp(before, j->rng, sizeof before) != 0)
+        j->p->layer_drew[j->layer] = true;
     for (int64_t d = 0; d < j->n_dim; d++)
         if (!j->pinned[d] && !isfinite(j->score[d]))
             return false;
@@ -224,22 +238,10 @@ static bool run_cell(dropper *j, int cell)
     return true;
 }
 
-static void fail_all(pass *p)
-{
-#pragma omp critical(kvt_replay_layers)
-    for (int c = 0; c < p->n_cell; c++) {
-        if (p->cell[c].reason[0])
-            continue;
-        snprintf(p->cell[c].reason, sizeof p->cell[c].reason,
-                 "policy %s: a channel's score is not a finite number", p->use->name);
-        p->cell[c].failed = true;
-    }
-}
-
 static bool run_lane(dropper *j)
 {
     if (!rank(j)) {
-        fail_all(j->p);
+        j->p->layer_odd[j->layer] = true;
         return true;
     }
     for (int c = 0; c < j->p->n_cell; c++)
@@ -251,12 +253,26 @@ static bool run_lane(dropper *j)
 /* ---- a layer -------------------------------------------------------------------------------
  */
 
+/* What the policy writes on each slot and each lane: no budget counts. */
+static void find_memory(dropper *j)
+{
+    const kvt_policy *policy = j->p->use->policy;
+    int width = 0;
+    size_t size = 0;
+    if (policy->size)
+        policy->size(j->p->use->params, j->seq, 0, &width, &size);
+    j->width = width > policy->slot_width ? width : policy->slot_width;
+    j->state_size = size > policy->state_size ? size : policy->state_size;
+}
+
 static bool make_dropper(dropper *j, kvt_arena *work)
 {
     int64_t N = j->p->n_prompt, T = N + j->p->n_response, D = j->n_dim;
+    find_memory(j);
     j->identity = kvt_arena_array(work, T, sizeof *j->identity);
     j->score = kvt_arena_array(work, D, sizeof *j->score);
-    j->mark = kvt_arena_array(work, N * j->p->use->policy->slot_width + 1, sizeof *j->mark);
+    j->mark = kvt_arena_array(work, N * j->width + 1, sizeof *j->mark);
+    j->state = kvt_arena_get(work, j->state_size + 1);
     j->pinned = kvt_arena_array(work, D, sizeof *j->pinned);
     j->keep = kvt_arena_array(work, D, sizeof *j->keep);
     j->key = kvt_arena_array(work, T * D, sizeof *j->key);
@@ -265,8 +281,8 @@ static bool make_dropper(dropper *j, kvt_arena *work)
     j->mixed = kvt_arena_array(work, D, sizeof *j->mixed);
     j->rows = kvt_arena_get(work, rows_scratch_bytes(T, D));
     j->hook = kvt_arena_new((size_t)1 << 40);
-    if (!j->identity || !j->score || !j->mark || !j->pinned || !j->keep || !j->key ||
-        !j->half || !j->row || !j->mixed || !j->rows || !j->hook)
+    if (!j->identity || !j->score || !j->mark || !j->state || !j->pinned || !j->keep ||
+        !j->key || !j->half || !j->row || !j->mixed || !j->rows || !j->hook)
         return false;
     for (int64_t t = 0; t < T; t++)
         j->identity[t] = t;

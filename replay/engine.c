@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "replay/stream.h"
 
 /* ---- new and free --------------------------------------------------------------------------
  */
@@ -189,11 +189,8 @@ void kvt_engine_free(kvt_engine *e)
 
 static void start_stream(const kvt_engine *e, uint64_t *rng, int layer, int lane)
 {
-    char key[256];
-    int n = snprintf(key, sizeof key, "%llu|%s|%s|%d|%d", (unsigned long long)e->seed,
-                     e->trace_digest, e->policy->name,
-                     e->seq.layer_id ? (int)e->seq.layer_id[layer] : layer, lane);
-    rng_init(rng, key, (size_t)n);
+    int model_layer = e->seq.layer_id ? (int)e->seq.layer_id[layer] : layer;
+    stream_start(rng, e->seed, e->trace_digest, e->policy->name, model_layer, lane);
 }
 
 /* ---- prompt --------------------------------------------------------------------------------

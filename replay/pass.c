@@ -8,7 +8,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -454,6 +453,23 @@ static void find_needs(run *r, bool *probe)
         r->want.needs |= KVT_NEED_VALUES;
 }
 
+/* Channels are ranked once: a score that is no number fails every budget. */
+static void collect_odd(const run *r, pass *p)
+{
+    int l = 0;
+    while (l < p->n_layer && !p->layer_odd[l])
+        l++;
+    for (int c = 0; l < p->n_layer && c < p->n_cell; c++) {
+        pass_cell *cell = &p->cell[c];
+        if (cell->reason[0])
+            continue;
+        snprintf(cell->reason, sizeof cell->reason,
+                 "policy %s: a channel's score in layer %d is not a finite number",
+                 p->use->name, (int)r->info->layer_id[l]);
+        cell->failed = true;
+    }
+}
+
 /* A budget that any layer refused is refused: the lowest layer's reason. */
 static void collect_refusals(pass *p, const bool *layers)
 {
@@ -485,8 +501,10 @@ static kvt_code run_passes(const run *r, run_times *times, kvt_err *err)
     if (live_wholes(r, err))
         return err->code;
     lap(&times->rank, &clock);
-    for (int i = 0; i < r->n; i++)
+    for (int i = 0; i < r->n; i++) {
         collect_refusals(r->list[i], r->layers);
+        collect_odd(r, r->list[i]);
+    }
     return KVT_OK;
 }
 

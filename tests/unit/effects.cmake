@@ -4,3 +4,5 @@ foreach(name channels reposition)
   kvt_test(test_${name} LABEL unit MODULES replay
     SOURCES test_${name}.c ../runs.c ../synth.c ../synth_probe.c ../synth_scorer.c)
 endforeach()
+add_dependencies(test_channels stage_plugin)
+target_compile_definitions(test_channels PRIVATE STAGE_PLUGIN="$<TARGET_FILE:stage_plugin>")

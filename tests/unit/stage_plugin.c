@@ -100,6 +100,52 @@ static void score_keys(const void *params, float *out, bool *pinned, const kvt_l
     }
 }
 
+/* ---- channels -----------------------------------------------------------------------------
+ */
+
+typedef struct channel_params {
+    bool odd;
+} channel_params;
+
+static const kvt_param channel_table[] = {
+    KVT_PARAM(channel_params, odd, 0, 0, 1, "", "scores that are no numbers"),
+    {0},
+};
+
+/* More than the descriptor says. */
+static void channel_size(const void *params, const kvt_sequence *seq, int64_t budget,
+                         int *slot_width, size_t *state_size)
+{
+    (void)params, (void)seq, (void)budget;
+    *slot_width = WIDTH;
+    *state_size = 1000 * sizeof(double);
+}
+
+static void fill_channels(const void *params, kvt_lane *lane)
+{
+    (void)params;
+    for (int64_t i = 0; i < lane->n_slot * WIDTH; i++)
+        lane->mark[i]++;
+    for (int i = 0; i < 1000; i++)
+        ((double *)lane->state)[i]++;
+}
+
+/* Random, and NAN where marks or state were not 0 at the start or are not there any more. */
+static void draw_channels(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
+{
+    const channel_params *params = params_;
+    bool good = !params->odd || lane->model_layer == 0;
+    (void)pinned;
+    for (int64_t i = 0; i < lane->n_slot * WIDTH; i++)
+        good = good && lane->mark[i] == 1;
+    for (int i = 0; i < 1000; i++)
+        good = good && ((const double *)lane->state)[i] == 1;
+    for (int64_t d = 0; d < lane->keys.dim[1]; d++) {
+        lane->rng[0] = lane->rng[0] * 6364136223846793005u + 1442695040888963407u;
+        out[d] = good ? (float)(lane->rng[0] >> 40) : (float)NAN;
+    }
+}
+
 /* ---- wrong ones ----------------------------------------------------------------------------
  */
 
@@ -209,9 +255,21 @@ static const kvt_policy skip_policy = {
     .traits = {.phases = KVT_DECODE, .effect = KVT_SKIP, .needs = KVT_NEED_KEYS},
     .score = score_keys,
 };
+static const kvt_policy channel_policy = {
+    TEXTS("test-channels"),
+    .traits = {.phases = KVT_PREFILL, .effect = KVT_CHANNELS, .needs = KVT_NEED_KEYS},
+    .params_size = sizeof(channel_params),
+    .params = channel_table,
+    .size = channel_size,
+    .step = fill_channels,
+    .score = draw_channels,
+};
 
 KVT_API extern const kvt_policy *const kvt_plugin[];
-const kvt_policy *const kvt_plugin[] = {
-    &echo_policy,  &window_policy, &both_policy,   &keys_policy, &nan_policy,      &fits_policy,
-    &layer_policy, &select_policy, &decode_policy, &skip_policy, &together_policy, &head_policy,
-    NULL};
+const kvt_policy *const kvt_plugin[] = {&echo_policy,     &window_policy,
+                                        &both_policy,     &keys_policy,
+                                        &nan_policy,      &fits_policy,
+                                        &layer_policy,    &select_policy,
+                                        &decode_policy,   &skip_policy,
+                                        &together_policy, &head_policy,
+                                        &channel_policy,  NULL};

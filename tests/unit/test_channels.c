@@ -285,6 +285,64 @@ static void no_trace_answers_some(void **state)
     kvt_results_free(found);
 }
 
+static const char *const plugin = STAGE_PLUGIN;
+
+static kvt_replay_spec with_plugin(const char *const *path, const char *policies,
+                                   const char *budgets)
+{
+    return (kvt_replay_spec){.trace = path,
+                             .n_trace = 1,
+                             .policies = policies,
+                             .budgets = budgets,
+                             .plugin = &plugin,
+                             .n_plugin = 1,
+                             .no_controls = true,
+                             .out_dir = ""};
+}
+
+/* Marks and state of its own sizes, cleared for each lane, and a stream of each lane's. */
+static void a_policy_has_marks_state_and_a_stream(void **state)
+{
+    (void)state;
+    synth_spec spec = spec_of();
+    const char *path = runs_trace("plugin", &spec);
+    kvt_replay_spec run = with_plugin(&path, "test-channels", "15,20");
+    double error[3];
+    for (int i = 0; i < 3; i++) {
+        kvt_ctx ctx = {.n_thread = 1 + i % 2, .seed = i == 2 ? 7 : 3};
+        kvt_results *found;
+        kvt_err err;
+        CHECK_OK(kvt_replay(&found, NULL, &run, &ctx, &err), &err);
+        const kvt_cell *c = &found->result[0]->cell[0];
+        assert_string_equal(c->status, "ok");
+        assert_int_equal(c->seed, i == 2 ? 7 : 3);
+        error[i] = runs_value(c, "out_err_mean_rel");
+        kvt_results_free(found);
+    }
+    assert_true(error[0] > 0 && error[0] == error[1] && error[0] != error[2]);
+}
+
+/* Of layers 0 and 1 the latter; every budget fails, the same on any number of threads. */
+static void an_odd_score_fails_every_budget(void **state)
+{
+    (void)state;
+    synth_spec spec = spec_of();
+    const char *path = runs_trace("odd", &spec);
+    kvt_replay_spec run = with_plugin(&path, "test-channels:odd=true", "4,15,20");
+    for (int n = 1; n < 4; n++) {
+        kvt_ctx ctx = {.n_thread = n};
+        kvt_results *found;
+        kvt_err err;
+        CHECK_FAILS(kvt_replay(&found, NULL, &run, &ctx, &err), KVT_NO,
+                    "a channel's score in layer 1 is not a finite number", &err);
+        const kvt_cell *c = found->result[0]->cell;
+        assert_string_equal(c[0].status, "skipped"); /* leaves no channel */
+        assert_string_equal(c[1].status, "failed");
+        assert_string_equal(c[2].status, "failed");
+        kvt_results_free(found);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +353,8 @@ int main(void)
         cmocka_unit_test(the_engine_refuses_it),
         cmocka_unit_test(what_shares_slots_does_not_fit),
         cmocka_unit_test(no_trace_answers_some),
+        cmocka_unit_test(a_policy_has_marks_state_and_a_stream),
+        cmocka_unit_test(an_odd_score_fails_every_budget),
     };
     return cmocka_run_group_tests_name("channels", tests, runs_open, runs_close);
 }

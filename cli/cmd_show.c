@@ -47,7 +47,7 @@ static kvt_code load(cli *c, const show_options *o, const char *path, tui_loaded
         cli_warn(c, "%s", tui_loaded_problem(*out));
     if (!lack->any)
         return KVT_OK;
-    cli_note(c, "no results for this: replaying %s at %s", lack->policies, lack->budgets);
+    cli_note(c, "no results for this: replaying %s at %s", lack->said, lack->budgets);
     kvt_code code = tui_compute(*out, lack->policies, lack->budgets, &c->ctx, err);
     cli_progress_end(c);
     return code;

@@ -105,7 +105,7 @@ static kvt_code fill(app *a, tui_loaded *l, tui_lack *lack, kvt_err *err)
         a->s->note(a->s->user, tui_loaded_problem(l));
     if (!lack->any)
         return KVT_OK;
-    snprintf(text, sizeof text, "no results for this: replaying %s at %s", lack->policies,
+    snprintf(text, sizeof text, "no results for this: replaying %s at %s", lack->said,
              lack->budgets);
     if (!a->t && a->s->note)
         a->s->note(a->s->user, text);

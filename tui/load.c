@@ -304,7 +304,9 @@ kvt_code tui_lacks(tui_lack *out, const tui_loaded *l, const char *policy, const
     }
     out->any = (policy && at < 0) || !has(d, at, budget);
     const char *text = at >= 0 ? d->policy[at].of->policy_text : out->policy;
+    const char *said = at >= 0 ? d->policy[at].label : policy;
     snprintf(out->policies, sizeof out->policies, "%s", policy ? text : default_policies);
+    snprintf(out->said, sizeof out->said, "%s", policy ? said : default_policies);
     snprintf(out->budgets, sizeof out->budgets, "%s", budget ? budget : default_budgets);
     return KVT_OK;
 }

@@ -19,6 +19,7 @@ const char *tui_loaded_problem(const tui_loaded *l); /* a result that cannot be 
 typedef struct tui_lack {
     bool any;
     char policies[512], budgets[128]; /* for a replay */
+    char said[512];                   /* these policies as they are typed, for a note */
     char policy[512];                 /* the policy that was named, in canonical text; "" */
 } tui_lack;
 /* USAGE: no such policy. */

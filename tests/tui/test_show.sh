@@ -171,6 +171,7 @@ chmod 755 sealed
 run "$kvt" show a.h5 -p quest:page=4 -b 50%
 exits 0
 says out "quest:page=4 (open-loop)"
+says err "replaying quest:page=4 at 50%"
 says out "evicts nothing: each row reads some of the slots"
 says out "of its attention went to tokens it did not read"
 grep -q "evicted" "$scratch/out" && fail "show says that quest evicts"

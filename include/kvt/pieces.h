@@ -153,8 +153,8 @@ KVT_API bool kvt_expected_attention(double *out, const kvt_lane *lane, int64_t h
 KVT_API bool kvt_add_lag(double *out, const kvt_view *v, int64_t at, int64_t n, double weight,
                          kvt_arena *scratch);
 
-/* turn[s] = the how many-th slot s goes of a lane with values and future: always the one without
- * which the output of the response's rows changes least, beside what went before, as
+/* turn[s] = the how many-th slot s goes of a lane with values and future: always the one
+ * without which the output of the response's rows changes least, beside what went before, as
  * oracle-output says it; o and p are made again after `batch` of them. O(H M S) memory. False:
  * scratch has no room. replay/pieces_output.c */
 KVT_API bool kvt_eliminate(float *turn, const kvt_lane *lane, int64_t batch);
@@ -259,6 +259,17 @@ KVT_API bool kvt_window_held(const void *params, int64_t budget, int64_t n_promp
                              size_t cap);
 enum { KVT_N_POOL_KIND = 2 };
 extern KVT_API const kvt_choice kvt_pool_kinds[KVT_N_POOL_KIND]; /* max, mean */
+
+/* Parameters that many policies have. */
+#define KVT_PARAM_COMPAT(S, choices) \
+    KVT_PARAM_CHOICE(S, compat, 0, choices, "published implementation to follow")
+#define KVT_PARAM_WINDOW(S, n) \
+    KVT_PARAM(S, window, n, 1, 4096, "tokens", "last prompt queries that vote, always kept")
+#define KVT_PARAM_POOL(S, n)                \
+    KVT_PARAM(S, pool, n, 1, 255, "tokens", \
+              "width of the pool; an even one counts as the next odd one")
+#define KVT_PARAM_KIND(S, kind_) \
+    KVT_PARAM_CHOICE(S, kind, kind_, kvt_pool_kinds, "what the pool takes")
 
 KVT_API int64_t kvt_lane_heads(const kvt_sequence *seq); /* query heads of a kv head's lane */
 /* mark[s, h] = what slot s gets of the rows of query head h, of n_set; n_set 1: of all rows.

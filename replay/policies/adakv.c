@@ -58,11 +58,10 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(adakv, compat, IS_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM_COMPAT(adakv, compats),
     KVT_PARAM(adakv, window, 32, 1, 4096, "tokens", "last prompt queries that vote"),
-    KVT_PARAM(adakv, pool, 7, 1, 255, "tokens",
-              "width of the pool; an even one counts as the next odd one"),
-    KVT_PARAM_CHOICE(adakv, kind, KVT_POOL_MAX, kvt_pool_kinds, "what the pool takes"),
+    KVT_PARAM_POOL(adakv, 7),
+    KVT_PARAM_KIND(adakv, KVT_POOL_MAX),
     KVT_PARAM_CHOICE(adakv, rows, ROWS_MEAN, row_kinds, "what a token gets of rows and heads"),
     KVT_PARAM_CHOICE(adakv, order, ORDER_MEAN, orders, "what comes first, heads or pool"),
     KVT_PARAM(adakv, recent, 0, 0, 4096, "tokens",
@@ -135,13 +134,13 @@ const kvt_policy kvt_policy_adakv = {
     .paper = "Feng et al., Ada-KV, 2024, arXiv:2407.11550",
     .about =
         "Some heads look at few tokens, others at many: under one budget for each head the "
-        "former hold tokens that nobody looks at. Ranking and window are SnapKV's; what is "
-        "new is the allocator ada. The scores of all heads of a layer are ranked together, "
-        "and each head gets as many slots as it has among the best, beside a floor of alpha "
-        "of its budget. That bounds the loss of attention output from above better than an "
-        "even share. It decides once, at the end of the prompt; nothing is trained.\n\n"
-        "Published settings: W = 32, max pool of 7, alpha 0.2 (paper) or 0.5 (code), B of "
-        "128 to 1,024. Any other ranking may be combined with it: keydiff/ada.",
+        "former hold tokens that nobody looks at. Ranking and window are SnapKV's; what is new "
+        "is the allocator ada. The scores of all heads of a layer are ranked together, and "
+        "each head gets as many slots as it has among the best, beside a floor of alpha of its "
+        "budget. That bounds the loss of attention output from above better than an even "
+        "share. It decides once, at the end of the prompt; nothing is trained.\n\n"
+        "Published settings: W = 32, max pool of 7, alpha 0.2 (paper) or 0.5 (code), B of 128 "
+        "to 1,024. Any other ranking may be combined with it: keydiff/ada.",
     .differs =
         "each layer adds up to the budget exactly, where the authors' rounding drifts "
         "(compat=official); sums stay in f32; no layer is left out. sparse-frontier's votes "

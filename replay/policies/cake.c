@@ -45,11 +45,9 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(cake, compat, COMPAT_PAPER, compats, "published implementation to follow"),
-    KVT_PARAM(cake, window, 32, 1, 4096, "tokens",
-              "last prompt queries that count, always kept"),
-    KVT_PARAM(cake, pool, 5, 1, 255, "tokens",
-              "width of the mean; an even one counts as the next odd one"),
+    KVT_PARAM_COMPAT(cake, compats),
+    KVT_PARAM_WINDOW(cake, 32),
+    KVT_PARAM_POOL(cake, 5),
     KVT_PARAM(cake, gamma, 200, 0, 1e6, "", "weight of the variance in a token's score"),
     KVT_PARAM(cake, tau1, 1, 0.05, 100, "",
               "temperature of the spread of a layer (1.6 for Llama-3.1 at 1,024)"),
@@ -172,17 +170,16 @@ const kvt_policy kvt_policy_cake = {
         "tokens that come up now and then stay, pooled over neighbours.\n\n"
         "The published run does it in a cascade: each layer that is read has the earlier ones "
         "cut again, which ends in the same sets (budgets only fall), with a lower peak of "
-        "memory. Published "
-        "settings: W = 32, pool of 5, gamma = 200, temperatures by model and budget from a "
-        "table (Llama-3.1 at 1,024: 1.6 and 0.4), else 1. Nothing is trained.",
+        "memory. Published settings: W = 32, pool of 5, gamma = 200, temperatures by model and "
+        "budget from a table (Llama-3.1 at 1,024: 1.6 and 0.4), else 1. Nothing is trained.",
     .differs =
         "one set for each kv head; decides at the end of the prompt only, decoded tokens come "
         "on top, where the code drops one a step by the newest query; layers add up to the "
         "budget exactly, a preference times the largest number that fits, rounded down, where "
         "it rounds shares of the total down and adjusts, and what one cannot take goes to the "
-        "others in proportion; one row has variance 0, where the code has none; a trace "
-        "of some layers shares out among those; the total is exact also where the prompt is "
-        "no longer than budget and window, which the code leaves whole (compat=official)",
+        "others in proportion; one row has variance 0, where the code has none; a trace of "
+        "some layers shares out among those; the total is exact also where the prompt is no "
+        "longer than budget and window, which the code leaves whole (compat=official)",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_ATTN,
                .scope = KVT_BY_MODEL,

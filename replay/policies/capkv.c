@@ -36,7 +36,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(capkv, compat, IS_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM_COMPAT(capkv, compats),
     KVT_PARAM(capkv, tau, 5, 0, 1000, "1", "how sharply the mean query weighs keys"),
     KVT_PARAM(capkv, future, 512, 1, 65536, "tokens", "positions to come"),
     KVT_PARAM(capkv, sinks, 4, 0, 65536, "tokens", "first tokens that are always kept"),
@@ -133,10 +133,10 @@ const kvt_policy kvt_policy_capkv = {
         "to the mean query, turned to the next 512 positions (exp of 5 times the cosine).\n\n"
         "The first 4 tokens always stay; no question is needed and nothing is trained.",
     .differs =
-        "the published code is followed where it departs from the paper: the weight is of "
-        "a cosine, and of the mean query turned to positions to come; sinks are kept by a "
-        "rule; a prompt of no more than the sinks is kept, where the code stops; the mean "
-        "leaves out the trace's first 4 tokens whatever sinks is",
+        "the published code is followed where it departs from the paper: the weight is of a "
+        "cosine, and of the mean query turned to positions to come; sinks are kept by a rule; "
+        "a prompt of no more than the sinks is kept, where the code stops; the mean leaves out "
+        "the trace's first 4 tokens whatever sinks is",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_KEYS | KVT_NEED_VALUES | KVT_NEED_MOMENTS,
                .exactness = KVT_EXACT,

@@ -43,8 +43,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(chunkkv, compat, COMPAT_PAPER, compats,
-                     "published implementation to follow"),
+    KVT_PARAM_COMPAT(chunkkv, compats),
     KVT_PARAM(chunkkv, chunk, 10, 1, 65536, "tokens", "neighbours that stay or go together"),
     KVT_PARAM_CHOICE(chunkkv, reduce, REDUCE_MEAN, reduces, "what a chunk is worth"),
     {0},
@@ -164,9 +163,8 @@ const kvt_policy kvt_policy_chunkkv = {
         "prompt; nothing is trained.",
     .differs =
         "the last chunk that is taken is cut, so that exactly B slots are kept: its first "
-        "tokens stay; kvpress keeps "
-        "whole chunks and may hold a chunk more or less than B (compat=kvpress; the number of "
-        "chunks is taken from B in whole tokens)",
+        "tokens stay; kvpress keeps whole chunks and may hold a chunk more or less than B "
+        "(compat=kvpress; the number of chunks is taken from B in whole tokens)",
     .traits = {.phases = KVT_PREFILL,
                .scope = KVT_BY_LAYER,
                .exactness = KVT_EXACT,

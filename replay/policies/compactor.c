@@ -39,8 +39,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(compactor, compat, IS_PAPER, compats,
-                     "published implementation to follow"),
+    KVT_PARAM_COMPAT(compactor, compats),
     KVT_PARAM(compactor, blend, -1, -1, 100, "1",
               "weight of leverage; below 0: the removed fraction; published without one: 0.35"),
     KVT_PARAM(compactor, first, 8, 0, 65536, "tokens", "first tokens that are always kept"),

@@ -48,8 +48,7 @@ static const kvt_choice parts[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(criticalkv, compat, COMPAT_PAPER, compats,
-                     "published implementation to follow"),
+    KVT_PARAM_COMPAT(criticalkv, compats),
     KVT_PARAM(criticalkv, share, 0.5, 0, 1, "frac",
               "part of the budget that the base's score alone gives away"),
     KVT_PARAM_CHOICE(criticalkv, of, OF_BUDGET, parts, "what stage 1 has a share of"),
@@ -123,11 +122,11 @@ const kvt_policy kvt_policy_criticalkv = {
         "value, mean over the query heads of the group. The first stage is what makes the "
         "bound hold: it keeps most of the attention whatever the values are.\n\n"
         "The base is snapkv unless base=NAME says another one (base.window=16 sets its "
-        "parameters). criticalkv/ada is CriticalAdaKV: head budgets by the base's score, "
-        "then both stages inside each head. Where the window fills the first stage, at small "
+        "parameters). criticalkv/ada is CriticalAdaKV: head budgets by the base's score, then "
+        "both stages inside each head. Where the window fills the first stage, at small "
         "budgets, nothing keeps a sink, whose value is small: of=open takes half of what the "
-        "window leaves. It decides once, at the end of the prompt; "
-        "nothing is trained. Published settings: half, epsilon = 1e-4.",
+        "window leaves. It decides once, at the end of the prompt; nothing is trained. "
+        "Published settings: half, epsilon = 1e-4.",
     .differs =
         "what the base pins is kept by rule and counts in the first stage, where kvpress ranks "
         "it again in the second; under ada kvpress's safe slots all stay, here each head's "

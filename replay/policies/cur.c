@@ -42,7 +42,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(cur, compat, IS_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM_COMPAT(cur, compats),
     KVT_PARAM_CHOICE(cur, of, OF_PRODUCT, ofs, "what is scored"),
     KVT_PARAM(cur, sinks, 4, 0, 65536, "tokens", "first tokens that are always kept"),
     KVT_PARAM(cur, local, 16, 0, 65536, "tokens", "window of the shares; 0: the whole lane"),
@@ -132,12 +132,11 @@ const kvt_policy kvt_policy_cur = {
         "kept should give the attention's output, not its weights alone. No query is read and "
         "nothing is trained.\n\n"
         "Published settings: product of both, windows of 16, the first 4 tokens always kept; "
-        "as "
-        "an option both are projected to 20 random channels first (random=20).",
+        "as an option both are projected to 20 random channels first (random=20).",
     .differs =
-        "tokens of a last window of fewer than 16 are weighed by its size: as published "
-        "they share the same 1 and so score higher (compat=kvpress); sinks are kept by a "
-        "rule, not by a score of 1; a window of zeros is shared evenly",
+        "tokens of a last window of fewer than 16 are weighed by its size: as published they "
+        "share the same 1 and so score higher (compat=kvpress); sinks are kept by a rule, not "
+        "by a score of 1; a window of zeros is shared evenly",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_KEYS | KVT_NEED_VALUES,
                .exactness = KVT_EXACT,

@@ -56,13 +56,10 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(defensivekv, compat, COMPAT_PAPER, compats,
-                     "published implementation to follow"),
-    KVT_PARAM(defensivekv, window, 32, 1, 4096, "tokens",
-              "last prompt queries that count, always kept"),
-    KVT_PARAM(defensivekv, pool, 5, 1, 255, "tokens",
-              "width of the pool; an even one counts as the next odd one"),
-    KVT_PARAM_CHOICE(defensivekv, kind, KVT_POOL_MAX, kvt_pool_kinds, "what the pool takes"),
+    KVT_PARAM_COMPAT(defensivekv, compats),
+    KVT_PARAM_WINDOW(defensivekv, 32),
+    KVT_PARAM_POOL(defensivekv, 5),
+    KVT_PARAM_KIND(defensivekv, KVT_POOL_MAX),
     KVT_PARAM(defensivekv, cover, 0.9, 0, 1, "frac",
               "share of the attention that stage 1 takes in each lane"),
     KVT_PARAM_CHOICE(defensivekv, scope, SCOPE_LAYER, scopes, "which lanes compete"),
@@ -232,10 +229,10 @@ const kvt_policy kvt_policy_defensivekv = {
         "one set for each kv head; the window is pinned by rule; the bias of the first stage "
         "is the attention on the window, where the code sums that on the tokens in front of it "
         "(compat=official), and its cap, budget less window, never falls below 0, for a budget "
-        "below the window is refused; a pooled row is scaled to what it summed to; the pool "
-        "is a maximum where the code has a mean; no lane has a floor but its first stage; a "
-        "trace of some layers shares out among those; metrics of ranking see the score before "
-        "the sum over heads",
+        "below the window is refused; a pooled row is scaled to what it summed to; the pool is "
+        "a maximum where the code has a mean; no lane has a floor but its first stage; a trace "
+        "of some layers shares out among those; metrics of ranking see the score before the "
+        "sum over heads",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_ATTN | KVT_NEED_WO_NORM,
                .scope = KVT_BY_MODEL,

@@ -26,8 +26,7 @@ typedef struct dropkv {
 static const kvt_param params[] = {
     KVT_PARAM(dropkv, window, 32, 1, 4096, "tokens",
               "last prompt queries whose outputs count, always kept"),
-    KVT_PARAM(dropkv, pool, 7, 1, 255, "tokens",
-              "width of the mean; an even one counts as the next odd one, 1: none"),
+    KVT_PARAM_POOL(dropkv, 7),
     KVT_PARAM(dropkv, epsilon, 1e-6, 0, 1, "", "added to 1 - p, which may be 0"),
     {0},
 };
@@ -97,8 +96,8 @@ const kvt_policy kvt_policy_dropkv = {
         "together.\n\n"
         "It decides once, at the end of the prompt; nothing is trained. Settings there: W = "
         "32, mean pool of 7, epsilon = 1e-6.",
-    .differs = "the difference of value and output is taken in f64, where it is expanded in "
-               "f32 there",
+    .differs =
+        "the difference of value and output is taken in f64, where it is expanded in f32 there",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_ATTN | KVT_NEED_VALUES,
                .exactness = KVT_EXACT,

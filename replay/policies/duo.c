@@ -44,7 +44,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(duo, compat, IS_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM_COMPAT(duo, compats),
     KVT_PARAM(duo, sink, 0.1, 0, 1, "frac",
               "share of the budget for the first tokens of a streaming head"),
     KVT_PARAM(duo, recent, 0.4, 0, 1, "frac",
@@ -143,18 +143,18 @@ const kvt_policy kvt_policy_duo = {
     .about =
         "Retrieval heads need the whole context, streaming heads only sinks and the newest "
         "tokens. A gate for each kv head is trained on passkey prompts, mixing full and "
-        "streaming attention, and read from a file; heads below a threshold stream. Nothing "
-        "is scored at run time.\n\n"
+        "streaming attention, and read from a file; heads below a threshold stream. Nothing is "
+        "scored at run time.\n\n"
         "Published settings: half of the heads stream where query heads share a kv head, three "
         "quarters where each has its own; 64 first and 256 newest tokens, 128 and 256 in the "
-        "shipped patterns. ratio is the share of heads, not "
-        "of memory: the audit shows the share of slots that was kept.",
+        "shipped patterns. ratio is the share of heads, not of memory: the audit shows the "
+        "share of slots that was kept.",
     .differs =
-        "as few heads stream as the budget allows; streaming heads hold a tenth of it in "
-        "first and four tenths in newest tokens (64 to 256), since 320 exceed short prompts, "
-        "and share what is left of the total; equal gates are told apart by their order, not "
-        "by noise; gates are those of the layers that the trace holds; decoded tokens come on "
-        "top in every head, where the authors' window rolls on",
+        "as few heads stream as the budget allows; streaming heads hold a tenth of it in first "
+        "and four tenths in newest tokens (64 to 256), since 320 exceed short prompts, and "
+        "share what is left of the total; equal gates are told apart by their order, not by "
+        "noise; gates are those of the layers that the trace holds; decoded tokens come on top "
+        "in every head, where the authors' window rolls on",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_WEIGHTS,
                .scope = KVT_BY_MODEL,

@@ -51,7 +51,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(expected, compat, IS_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM_COMPAT(expected, compats),
     KVT_PARAM(expected, future, 512, 1, 65536, "tokens", "positions to come"),
     KVT_PARAM(expected, sinks, 4, 0, 65536, "tokens", "first tokens that are always kept"),
     KVT_PARAM(expected, eps, 0, 0, 1, "1", "added to the probability before the norm"),
@@ -120,8 +120,7 @@ const kvt_policy kvt_policy_expected_attention = {
     .paper = "Devoto et al., Expected Attention, 2025, arXiv:2510.00636",
     .about =
         "Queries that are still to come cannot be seen, but their distribution can: before "
-        "RoPE "
-        "the queries of a head are nearly Gaussian, with a mean and a covariance that the "
+        "RoPE the queries of a head are nearly Gaussian, with a mean and a covariance that the "
         "prompt shows. Turned by the mean rotation of the next 512 positions they give the "
         "expected weight of every key in closed form. A token's score is its expected "
         "probability, mean over the query heads of the kv head, times the norm of its value. "
@@ -129,10 +128,10 @@ const kvt_policy kvt_policy_expected_attention = {
         "Published settings: eps of 0; 0.01 in combination with Ada-KV, 0.02 under LU-KV. What "
         "the norm is taken of (the value, W_O v; L1, L2) changes little, eps more.",
     .differs =
-        "the scale is the model's own where that is not 1 / sqrt(D); moments over a data "
-        "set instead of the prompt are not here; a prompt of no more than the sinks is "
-        "kept, where the published code stops; moments leave out the trace's first 4 tokens "
-        "whatever sinks is",
+        "the scale is the model's own where that is not 1 / sqrt(D); moments over a data set "
+        "instead of the prompt are not here; a prompt of no more than the sinks is kept, where "
+        "the published code stops; moments leave out the trace's first 4 tokens whatever sinks "
+        "is",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_KEYS | KVT_NEED_VALUES | KVT_NEED_MOMENTS | KVT_NEED_WO_NORM,
                .exactness = KVT_EXACT,

@@ -55,8 +55,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(finch, compat, COMPAT_PAPER, compats,
-                     "published implementation to follow"),
+    KVT_PARAM_COMPAT(finch, compats),
     KVT_PARAM(finch, window, 0, 0, 4096, "tokens",
               "last prompt queries that vote, always kept; 0: from the span question on"),
     KVT_PARAM(finch, queries, 64, 1, 4096, "tokens",
@@ -134,16 +133,16 @@ const kvt_policy kvt_policy_finch = {
     .paper = "Corallo and Papotti, FINCH, 2024, arXiv:2408.00167",
     .about =
         "A long text and a short question behind it: what the question attends to is what the "
-        "answer needs. The attention of all tokens of the question is summed over all heads "
-        "of the layer, and the best of the text stay, the same in every head, with the "
-        "question itself. Nothing is trained, nothing is pooled.\n\n"
+        "answer needs. The attention of all tokens of the question is summed over all heads of "
+        "the layer, and the best of the text stay, the same in every head, with the question "
+        "itself. Nothing is trained, nothing is pooled.\n\n"
         "As published a text that is longer than the model's window is read in segments, each "
-        "with the question behind it and with what was kept of the ones before in front. "
-        "Here it is one segment; segments=2 and more is refused, since later segments look at "
-        "a cache that this trace does not hold.\n\n"
-        "Where the trace has a span named question (kvt capture, field spans of a prompt), "
-        "the window is from its first token to the prompt's end; else window=N says it, or it "
-        "is the last 32 tokens.",
+        "with the question behind it and with what was kept of the ones before in front. Here "
+        "it is one segment; segments=2 and more is refused, since later segments look at a "
+        "cache that this trace does not hold.\n\n"
+        "Where the trace has a span named question (kvt capture, field spans of a prompt), the "
+        "window is from its first token to the prompt's end; else window=N says it, or it is "
+        "the last 32 tokens.",
     .differs =
         "one segment only; the question is found by the trace's span, no delimiter is searched "
         "or removed: without a span the last 32 tokens stand for it; of a question of more "
@@ -157,8 +156,8 @@ const kvt_policy kvt_policy_finch = {
                .one_ranking = true},
     .slot_width = 1,
     .why_not =
-        "a later segment looks at what was kept of the ones before it, which the rows of "
-        "a full cache do not show",
+        "a later segment looks at what was kept of the ones before it, which the rows of a "
+        "full cache do not show",
     .params_size = sizeof(finch),
     .params = params,
     .vary = vary,

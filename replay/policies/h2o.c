@@ -82,7 +82,7 @@ static const kvt_choice divides[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(h2o, compat, COMPAT_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM_COMPAT(h2o, compats),
     KVT_PARAM(h2o, recent, 0.5, 0, 1, "frac",
               "share of the budget for the newest tokens; 0: none, new tokens leave at once"),
     KVT_PARAM(h2o, window, 0, 0, 1048576, "tokens",
@@ -188,11 +188,11 @@ const kvt_policy kvt_policy_h2o = {
     .title = "keep the heavy hitters of all attention so far, and the newest",
     .paper = "Zhang et al., H2O, 2023, arXiv:2306.14048",
     .about =
-        "A few tokens, the heavy hitters, get most of all attention. H2O keeps those with "
-        "the largest sum of attention so far, and the newest. The sum runs over every query "
-        "of the prompt (the full causal matrix) and, while decoding, over the rows of what "
-        "is left in the cache; what an evicted token had gathered is gone. After each token "
-        "the lane is cut to B again. Nothing is trained.\n\n"
+        "A few tokens, the heavy hitters, get most of all attention. H2O keeps those with the "
+        "largest sum of attention so far, and the newest. The sum runs over every query of the "
+        "prompt (the full causal matrix) and, while decoding, over the rows of what is left in "
+        "the cache; what an evicted token had gathered is gone. After each token the lane is "
+        "cut to B again. Nothing is trained.\n\n"
         "Sums favour early tokens, which more queries have seen; a new token starts at 0 and "
         "would leave at once if the newest were not kept. Published settings: half of the "
         "budget for heavy hitters, half for the newest; the default here is the authors' "
@@ -200,8 +200,8 @@ const kvt_policy kvt_policy_h2o = {
     .differs =
         "one set for each kv head instead of each query head, and one sequence (the authors "
         "add scores over the batch); accumulates in f32; keys-values decides at the end of the "
-        "prompt instead of within it; h2o-mask and h2o-lm-eval keep other "
-        "sets and are policies of their own",
+        "prompt instead of within it; h2o-mask and h2o-lm-eval keep other sets and are "
+        "policies of their own",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_ATTN | KVT_NEED_COLUMNS | KVT_NEED_VALUES,
                .exactness = KVT_EXACT,

@@ -56,8 +56,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(h2o_lm_eval, compat, COMPAT_PAPER, compats,
-                     "published implementation to follow"),
+    KVT_PARAM_COMPAT(h2o_lm_eval, compats),
     KVT_PARAM_CHOICE(h2o_lm_eval, mask, MASK_ACTIVE, masks, "which of the masks"),
     KVT_PARAM(h2o_lm_eval, recent, 0.5, 0, 1, "frac",
               "share of the budget for the newest tokens; greedy does not read it"),
@@ -221,13 +220,13 @@ const kvt_policy kvt_policy_h2o_lm_eval = {
         "hitters for every row, beside a band of the newest tokens. Rows at the start "
         "therefore know what rows at the end look at. It is an upper bound of the method, and "
         "listed with the oracles.\n\n"
-        "mask=greedy is the causal variant that stands in the same file, commented out: row "
-        "by row the best accumulated columns and the row's own, scores from full rows, zero "
-        "for what is hidden. mask=less is its relative in LESS, with the newest tokens beside "
-        "the heavy hitters. Both need every prompt row in the trace (kvt capture --queries "
-        "all).",
-    .differs = "one set for each kv head instead of each query head (compat=official); columns "
-               "are those of the trace, prompt and response",
+        "mask=greedy is the causal variant that stands in the same file, commented out: row by "
+        "row the best accumulated columns and the row's own, scores from full rows, zero for "
+        "what is hidden. mask=less is its relative in LESS, with the newest tokens beside the "
+        "heavy hitters. Both need every prompt row in the trace (kvt capture --queries all).",
+    .differs =
+        "one set for each kv head instead of each query head (compat=official); columns are "
+        "those of the trace, prompt and response",
     .traits = {.phases = KVT_DECODE,
                .needs = KVT_NEED_ATTN | KVT_NEED_COLUMNS | KVT_NEED_FUTURE,
                .effect = KVT_SKIP,

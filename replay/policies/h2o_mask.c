@@ -46,8 +46,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(h2o_mask, compat, COMPAT_PAPER, compats,
-                     "published implementation to follow"),
+    KVT_PARAM_COMPAT(h2o_mask, compats),
     KVT_PARAM(h2o_mask, recent, 0.5, 0, 1, "frac",
               "share of the budget for the newest tokens; 0: nothing is ever set to 0"),
     {0},
@@ -153,17 +152,18 @@ const kvt_policy kvt_policy_h2o_mask = {
     .title = "heavy hitters by masks over the full cache, which may come back",
     .paper = "Zhang et al., H2O (mask simulation), 2023, arXiv:2306.14048",
     .about =
-        "H2O's published generation runs evict nothing: before each token a mask hides all "
-        "but the heavy hitters and the newest, and the softmax runs over what is left. Since "
-        "keys and values stay, a token that was hidden may be seen again.\n\n"
+        "H2O's published generation runs evict nothing: before each token a mask hides all but "
+        "the heavy hitters and the newest, and the softmax runs over what is left. Since keys "
+        "and values stay, a token that was hidden may be seen again.\n\n"
         "Two things follow that the real cache (h2o) does not have. The token that leaves the "
         "newest ones is blind for exactly one row: it is in neither part, but what it has "
         "gathered stays, and it may return as a heavy hitter. And what a hidden token had "
         "gathered is set to 0, so that it comes back only where fewer others have anything.\n\n"
         "Published setting: a tenth of the prompt for each of the two parts, fixed at the end "
         "of the prompt. Memory is that of the full cache; the budget is what a row sees.",
-    .differs = "one set for each kv head instead of each query head (compat=official); with "
-               "recent=0 a row does not see its own token, and nothing is set to 0",
+    .differs =
+        "one set for each kv head instead of each query head (compat=official); with recent=0 "
+        "a row does not see its own token, and nothing is set to 0",
     .traits = {.phases = KVT_DECODE,
                .needs = KVT_NEED_ATTN | KVT_NEED_COLUMNS,
                .effect = KVT_SKIP,

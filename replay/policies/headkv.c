@@ -44,12 +44,10 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(headkv, compat, IS_PAPER, compats, "published implementation to follow"),
-    KVT_PARAM(headkv, window, 32, 1, 4096, "tokens",
-              "last prompt queries that vote, always kept"),
-    KVT_PARAM(headkv, pool, 7, 1, 255, "tokens",
-              "width of the pool; an even one counts as the next odd one"),
-    KVT_PARAM_CHOICE(headkv, kind, KVT_POOL_MAX, kvt_pool_kinds, "what the pool takes"),
+    KVT_PARAM_COMPAT(headkv, compats),
+    KVT_PARAM_WINDOW(headkv, 32),
+    KVT_PARAM_POOL(headkv, 7),
+    KVT_PARAM_KIND(headkv, KVT_POOL_MAX),
     KVT_PARAM(headkv, split, 1.01, 1, 1e6, "",
               "beta: a 1/beta of each head's slots is shared out by importance"),
     KVT_PARAM(headkv, temp, 1, 0, 100, "", "power of the importance: above 1 sharper"),
@@ -129,9 +127,9 @@ const kvt_policy kvt_policy_headkv = {
     .about =
         "Few heads find what a question asks for. How much each does is measured once for a "
         "model, on prompts whose answer is planted (and, in HeadKV-R2, must be reasoned "
-        "about), and read from a file. Each head gets a floor; the rest of all budgets is "
-        "one pool that importance shares out over the heads of all layers. Ranking and "
-        "window are SnapKV's; it decides once, at the end of the prompt.\n\n"
+        "about), and read from a file. Each head gets a floor; the rest of all budgets is one "
+        "pool that importance shares out over the heads of all layers. Ranking and window are "
+        "SnapKV's; it decides once, at the end of the prompt.\n\n"
         "Published settings: W = 32, max pool of 7, beta of 1.005 to 10, budgets of 64 to "
         "1,024. kvt train headkv measures importance on traces.",
     .differs =

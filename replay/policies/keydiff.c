@@ -36,7 +36,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(keydiff, compat, IS_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM_COMPAT(keydiff, compats),
     KVT_PARAM(keydiff, sinks, 0, 0, 65536, "tokens", "first tokens that are always kept"),
     KVT_PARAM(keydiff, block, 0, 0, 65536, "tokens",
               "tokens of the prompt between two decisions; 0: one decision at its end"),
@@ -148,10 +148,9 @@ const kvt_policy kvt_policy_keydiff = {
         "Made for devices that read a long prompt in blocks of 128 tokens and cut the cache to "
         "B after each (compat=official).",
     .differs =
-        "one decision at the end of the prompt; in blocks (block=K, compat=official) the "
-        "first B tokens stay until the first block behind them, and the keys are those of "
-        "the full cache, which later blocks would not have seen; a key of zeros has the "
-        "cosine 0",
+        "one decision at the end of the prompt; in blocks (block=K, compat=official) the first "
+        "B tokens stay until the first block behind them, and the keys are those of the full "
+        "cache, which later blocks would not have seen; a key of zeros has the cosine 0",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_KEYS,
                .exactness = KVT_EXACT,

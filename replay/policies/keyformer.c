@@ -43,8 +43,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(keyformer, compat, IS_PAPER, compats,
-                     "published implementation to follow"),
+    KVT_PARAM_COMPAT(keyformer, compats),
     KVT_PARAM(keyformer, recent, 0.3, 0, 1, "frac",
               "share of the budget for the newest tokens"),
     KVT_PARAM(keyformer, tau_start, 1, 1e-3, 1000, "", "temperature at the end of the prompt"),

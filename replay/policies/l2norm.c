@@ -34,7 +34,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(l2norm, compat, IS_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM_COMPAT(l2norm, compats),
     KVT_PARAM(l2norm, layers, 0, 0, 256, "layers", "first layers that keep all tokens"),
     KVT_PARAM(l2norm, above, 0, 0, 1048576, "tokens",
               "refused for so many or fewer, which stay whole"),
@@ -78,13 +78,12 @@ const kvt_policy kvt_policy_l2norm = {
     .about =
         "In most heads a key with a small norm gets much attention: sinks have the smallest of "
         "all. So the norm alone, known before any query, ranks the tokens; the B smallest "
-        "stay. "
-        "No attention is read and nothing is trained (kvpress calls it Knorm).\n\n"
+        "stay. No attention is read and nothing is trained (kvpress calls it Knorm).\n\n"
         "The authors leave the first two layers whole, where norm and attention do not go "
         "together, and act on more than 2,048 tokens only (compat=official).",
     .differs =
-        "acts in every layer and on a prompt of any length: the authors' code leaves layers "
-        "0 and 1 whole and acts on more than 2,048 tokens (compat=official; those lanes hold "
+        "acts in every layer and on a prompt of any length: the authors' code leaves layers 0 "
+        "and 1 whole and acts on more than 2,048 tokens (compat=official; those lanes hold "
         "more than the budget, which the audit shows); ceil(f N) is the budget in tokens",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_KEYS,

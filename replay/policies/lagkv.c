@@ -47,7 +47,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(lagkv, compat, IS_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM_COMPAT(lagkv, compats),
     KVT_PARAM(lagkv, sinks, 16, 0, 65536, "tokens", "first tokens that are always kept"),
     KVT_PARAM(lagkv, lag, 1024, 1, 65536, "tokens", "tokens of a partition"),
     KVT_PARAM(lagkv, most, 0.25, 0, 1, "frac",
@@ -143,10 +143,10 @@ const kvt_policy kvt_policy_lagkv = {
         "whenever a partition is full, while decoding, too.",
     .differs =
         "the share that partitions keep follows from the budget, on the prompt only (as "
-        "published it is fixed and the cache grows with the text); partitions are at most "
-        "a quarter of the budget and sinks an eighth, since 16 and 1,024 do not act below "
-        "2,064 tokens (compat=official); slots that the equal shares leave over go to the "
-        "best of the next rank; a channel without range counts 0, there NaN",
+        "published it is fixed and the cache grows with the text); partitions are at most a "
+        "quarter of the budget and sinks an eighth, since 16 and 1,024 do not act below 2,064 "
+        "tokens (compat=official); slots that the equal shares leave over go to the best of "
+        "the next rank; a channel without range counts 0, there NaN",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_KEYS | KVT_NEED_VALUES,
                .exactness = KVT_EXACT},

@@ -36,7 +36,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(leverage, compat, IS_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM_COMPAT(leverage, compats),
     KVT_PARAM(leverage, sketch, 48, 0, 512, "channels",
               "width of the Gaussian sketch; 0: none, keys as they are"),
     {0},
@@ -75,15 +75,15 @@ const kvt_policy kvt_policy_leverage = {
     .name = "leverage",
     .title = "keep the keys that the others do not explain",
     .paper = "Chari, Van Durme, Compactor, 2025, arXiv:2507.08143",
-    .about = "The leverage of a key says how little the other keys span it: outliers have "
-             "much, what "
-             "is repeated has little, and of two equal keys each takes from the other. It is "
-             "computed on keys before RoPE, less their mean, after a random projection to 48 "
-             "channels. No query is read and nothing is trained. It is one half of compactor.",
+    .about =
+        "The leverage of a key says how little the other keys span it: outliers have much, "
+        "what is repeated has little, and of two equal keys each takes from the other. It is "
+        "computed on keys before RoPE, less their mean, after a random projection to 48 "
+        "channels. No query is read and nothing is trained. It is one half of compactor.",
     .differs =
-        "the draws are seeded (published: not), solved in double; the leverage itself, "
-        "where kvpress prints its z-score over all heads of the layer: the order within a "
-        "layer is the same",
+        "the draws are seeded (published: not), solved in double; the leverage itself, where "
+        "kvpress prints its z-score over all heads of the layer: the order within a layer is "
+        "the same",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_KEYS | KVT_NEED_LAYER,
                .exactness = KVT_EXACT,

@@ -35,7 +35,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(lukv, compat, IS_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM_COMPAT(lukv, compats),
     KVT_PARAM(lukv, sinks, 4, 0, 4096, "tokens", "first tokens that are always kept"),
     KVT_PARAM(lukv, window, 1, 0, 4096, "tokens", "last tokens that are always kept"),
     {0},
@@ -141,17 +141,17 @@ const kvt_policy kvt_policy_lukv = {
     .paper = "Tang et al., LU-KV, 2026, arXiv:2602.08585",
     .about =
         "How far a heuristic's ranking foresees differs from head to head, so budgets should "
-        "follow the marginal utility of each head's next slots, not the size of its scores. "
-        "On other prompts the future attention that each head keeps is drawn against its "
-        "budget, with tokens taken in the heuristic's own order; the upper concave hulls of "
-        "these curves are climbed by falling slope, and the shares at each total become a "
-        "table. At run time nothing is left but to look it up.\n\n"
-        "Published settings: expected attention as the ranking, a table of 99 ratios, 4 "
-        "sinks and the last token kept. kvt train lukv computes the table from traces; "
-        "oracle-budget is what it would be with this prompt's own future.",
+        "follow the marginal utility of each head's next slots, not the size of its scores. On "
+        "other prompts the future attention that each head keeps is drawn against its budget, "
+        "with tokens taken in the heuristic's own order; the upper concave hulls of these "
+        "curves are climbed by falling slope, and the shares at each total become a table. At "
+        "run time nothing is left but to look it up.\n\n"
+        "Published settings: expected attention as the ranking, a table of 99 ratios, 4 sinks "
+        "and the last token kept. kvt train lukv computes the table from traces; oracle-budget "
+        "is what it would be with this prompt's own future.",
     .differs =
-        "between the table's points, and adds up to the budget exactly on the layers that "
-        "the trace holds; what the base pins stays",
+        "between the table's points, and adds up to the budget exactly on the layers that the "
+        "trace holds; what the base pins stays",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_WEIGHTS,
                .scope = KVT_BY_MODEL,

@@ -41,7 +41,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(nacl, compat, IS_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM_COMPAT(nacl, compats),
     KVT_PARAM(nacl, proxies, 0.01, 0, 1, "frac",
               "share of the prompt whose last queries vote, at least one"),
     KVT_PARAM(nacl, random, 0.35, 0, 1, "frac", "share of the budget that is drawn"),
@@ -162,8 +162,8 @@ const kvt_policy kvt_policy_nacl = {
         "random instead, with the scores as weights, so that what the scores miss has a "
         "chance. Sinks and the newest tokens are kept in any case.\n\n"
         "It acts once, at the end of the prompt. Published: proxies are the last 1 % of the "
-        "prompt; 12 % of the prompt are kept as the top, 7 % drawn, 1 % protected (256 of "
-        "them the first tokens), from 2,048 tokens on. Nothing is trained.",
+        "prompt; 12 % of the prompt are kept as the top, 7 % drawn, 1 % protected (256 of them "
+        "the first tokens), from 2,048 tokens on. Nothing is trained.",
     .differs =
         "shares of the budget in the published proportions (12 : 7 : 1), also on prompts below "
         "2,048 tokens; half of the protected are first tokens, where the code keeps 256 and "

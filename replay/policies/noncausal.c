@@ -35,8 +35,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(noncausal, compat, IS_PAPER, compats,
-                     "published implementation to follow"),
+    KVT_PARAM_COMPAT(noncausal, compats),
     KVT_PARAM(noncausal, chunk, 256, 1, 4096, "tokens", "tokens that look at each other"),
     {0},
 };

@@ -58,12 +58,11 @@ const kvt_policy kvt_policy_oracle_assign = {
     .about =
         "Of all schedules that drop tokens for good, down to the budget at the end of the "
         "prompt and then at every step, the one whose tokens get most of the response's "
-        "attention. Tokens are assigned to drop times; the assignment is solved exactly, "
-        "for every lane and budget, and proved by prices of slots.\n\n"
-        "The regret of policies that act in decode is measured against it, at the drop "
-        "times and budgets of their own lanes. Where a lane needs more memory than "
-        "--oracle-limit the greedy schedule stands in, and the note says how far below the "
-        "best it may be.",
+        "attention. Tokens are assigned to drop times; the assignment is solved exactly, for "
+        "every lane and budget, and proved by prices of slots.\n\n"
+        "The regret of policies that act in decode is measured against it, at the drop times "
+        "and budgets of their own lanes. Where a lane needs more memory than --oracle-limit "
+        "the greedy schedule stands in, and the note says how far below the best it may be.",
     .differs = "",
     .traits = {.phases = KVT_DECODE,
                .needs = KVT_NEED_PLAN,

@@ -50,12 +50,12 @@ const kvt_policy kvt_policy_oracle_output = {
     .paper = "bound by greedy search, no paper",
     .about =
         "Slots go one after the other: always the one whose absence changes the attention "
-        "output of the response's rows least, beside what all removals before it changed. "
-        "Mass that is evicted does no harm where its mean value is that of what stays, so "
-        "that this set may lose more mass than the oracle and less output. One elimination "
-        "order serves all budgets.\n\n"
-        "The exact best subset is hard to find; this is the standard greedy search. The "
-        "error is squared, summed over rows and query heads, before the output projection.",
+        "output of the response's rows least, beside what all removals before it changed. Mass "
+        "that is evicted does no harm where its mean value is that of what stays, so that this "
+        "set may lose more mass than the oracle and less output. One elimination order serves "
+        "all budgets.\n\n"
+        "The exact best subset is hard to find; this is the standard greedy search. The error "
+        "is squared, summed over rows and query heads, before the output projection.",
     .differs = "above 256 slots they go in 96 turns (batch)",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_FUTURE | KVT_NEED_ATTN | KVT_NEED_VALUES,

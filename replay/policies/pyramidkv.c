@@ -41,13 +41,10 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(pyramidkv, compat, COMPAT_PAPER, compats,
-                     "published implementation to follow"),
-    KVT_PARAM(pyramidkv, window, 8, 1, 4096, "tokens",
-              "last prompt queries that vote, always kept"),
-    KVT_PARAM(pyramidkv, pool, 7, 1, 255, "tokens",
-              "width of the pool; an even one counts as the next odd one"),
-    KVT_PARAM_CHOICE(pyramidkv, kind, KVT_POOL_MAX, kvt_pool_kinds, "what the pool takes"),
+    KVT_PARAM_COMPAT(pyramidkv, compats),
+    KVT_PARAM_WINDOW(pyramidkv, 8),
+    KVT_PARAM_POOL(pyramidkv, 7),
+    KVT_PARAM_KIND(pyramidkv, KVT_POOL_MAX),
     {0},
 };
 

@@ -32,7 +32,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(qfilters, compat, IS_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM_COMPAT(qfilters, compats),
     KVT_PARAM(qfilters, recent, 0, 0, 65536, "tokens", "last tokens that are always kept"),
     {0},
 };
@@ -76,15 +76,14 @@ const kvt_policy kvt_policy_qfilters = {
     .paper = "Godey et al., Q-Filters, 2025, arXiv:2503.02812",
     .about =
         "Queries of a head are far from isotropic: they share one direction, and the product "
-        "of "
-        "a key with it predicts what the key gets on average. One vector for each kv head, "
-        "taken "
-        "once from a few thousand queries (3,000 as published, kvt train qfilters), ranks all "
-        "keys without any attention.\n\n"
+        "of a key with it predicts what the key gets on average. One vector for each kv head, "
+        "taken once from a few thousand queries (3,000 as published, kvt train qfilters), "
+        "ranks all keys without any attention.\n\n"
         "The authors' cache keeps a recent window beside the best and cuts after each token "
         "(compat=official).",
-    .differs = "the sign of the singular vector is that of most queries; ranks the prompt once "
-               "where the authors' cache cuts after each token (compat=official)",
+    .differs =
+        "the sign of the singular vector is that of most queries; ranks the prompt once where "
+        "the authors' cache cuts after each token (compat=official)",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_KEYS | KVT_NEED_WEIGHTS,
                .exactness = KVT_EXACT,

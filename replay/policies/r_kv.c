@@ -60,10 +60,9 @@ typedef struct state {
 } state;
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(r_kv, compat, IS_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM_COMPAT(r_kv, compats),
     KVT_PARAM(r_kv, window, 8, 1, 4096, "tokens", "last queries that vote, always kept"),
-    KVT_PARAM(r_kv, pool, 7, 1, 255, "tokens",
-              "width of the pool; an even one counts as the next odd one"),
+    KVT_PARAM_POOL(r_kv, 7),
     KVT_PARAM(r_kv, lambda, 0.1, 0, 1, "frac", "weight of importance; the rest is redundancy"),
     KVT_PARAM(r_kv, similar, 0.5, -1, 1, "", "cosine above which two keys are similar"),
     KVT_PARAM_CHOICE(r_kv, retain, RETAIN_LAST, retains, "which similar key is not redundant"),

@@ -49,8 +49,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(scissorhands, compat, IS_PAPER, compats,
-                     "published implementation to follow"),
+    KVT_PARAM_COMPAT(scissorhands, compats),
     KVT_PARAM(scissorhands, rows, 64, 1, 4096, "tokens", "last queries that count"),
     KVT_PARAM(scissorhands, recent, 10, 0, 1048576, "tokens",
               "newest tokens that are always kept"),

@@ -43,8 +43,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(simlayerkv, compat, IS_PAPER, compats,
-                     "published implementation to follow"),
+    KVT_PARAM_COMPAT(simlayerkv, compats),
     KVT_PARAM(simlayerkv, sinks, 4, 0, 4096, "tokens", "first tokens that a lazy layer keeps"),
     KVT_PARAM(simlayerkv, recent, 0.5, 0, 1, "frac",
               "share of the budget for the last tokens of a lazy layer"),
@@ -218,20 +217,19 @@ const kvt_policy kvt_policy_simlayerkv = {
     .paper = "Zhang et al., SimLayerKV, 2024, arXiv:2410.13846",
     .about =
         "Some layers are lazy: their attention goes to the first tokens and the newest, "
-        "whatever lies between. These layers keep just that, all others keep everything. "
-        "Which are lazy is seen at the last row of the prompt (or the first of the "
-        "response): a layer whose attention on sinks and newest tokens is above a "
-        "threshold. Nothing is trained.\n\n"
+        "whatever lies between. These layers keep just that, all others keep everything. Which "
+        "are lazy is seen at the last row of the prompt (or the first of the response): a "
+        "layer whose attention on sinks and newest tokens is above a threshold. Nothing is "
+        "trained.\n\n"
         "Published settings: 4 sinks and 1,024 newest tokens, thresholds of 0.65 to 0.9 for "
-        "each model; how much is kept is an outcome, not an input. compat=kvpress and "
-        "official do that: the audit shows what they kept, and a prompt that a lazy layer "
-        "would keep whole is skipped as not engaged.",
+        "each model; how much is kept is an outcome, not an input. compat=kvpress and official "
+        "do that: the audit shows what they kept, and a prompt that a lazy layer would keep "
+        "whole is skipped as not engaged.",
     .differs =
         "the laziest layers are lazy, as many as the budget needs; lazy layers hold 4 sinks "
-        "and half of the budget in newest tokens, since 1,024 exceed short prompts, and "
-        "share what is left of the total; no slot counts twice where the two ranges meet; "
-        "official decides at the end of the prompt, from the row that its code reads one "
-        "step later",
+        "and half of the budget in newest tokens, since 1,024 exceed short prompts, and share "
+        "what is left of the total; no slot counts twice where the two ranges meet; official "
+        "decides at the end of the prompt, from the row that its code reads one step later",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_ATTN | KVT_NEED_FUTURE,
                .scope = KVT_BY_MODEL,

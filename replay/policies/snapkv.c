@@ -91,12 +91,10 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(snapkv, compat, IS_PAPER, compats, "published implementation to follow"),
-    KVT_PARAM(snapkv, window, 32, 1, 4096, "tokens",
-              "last prompt queries that vote, always kept"),
-    KVT_PARAM(snapkv, pool, 7, 1, 255, "tokens",
-              "width of the pool; an even one counts as the next odd one"),
-    KVT_PARAM_CHOICE(snapkv, kind, KVT_POOL_MAX, kvt_pool_kinds, "what the pool takes"),
+    KVT_PARAM_COMPAT(snapkv, compats),
+    KVT_PARAM_WINDOW(snapkv, 32),
+    KVT_PARAM_POOL(snapkv, 7),
+    KVT_PARAM_KIND(snapkv, KVT_POOL_MAX),
     KVT_PARAM_CHOICE(snapkv, order, ORDER_SUM, orders, "what comes first, heads or pool"),
     KVT_PARAM_CHOICE(snapkv, edge, EDGE_ZERO, edges, "what a mean pool divides by at the ends"),
     KVT_PARAM_CHOICE(snapkv, over, OVER_FRONT, overs, "which votes are pooled"),
@@ -179,13 +177,13 @@ const kvt_policy kvt_policy_snapkv = {
         "What the end of the prompt looks at, the response will look at, too. At the end of "
         "the prompt the last W queries vote: the attention that each earlier token gets from "
         "them is summed, and pooled over its neighbours, so that what stands beside a find "
-        "stays with it. The best B - W tokens and the window itself stay; decoded tokens "
-        "come on top. Nothing is trained.\n\n"
+        "stays with it. The best B - W tokens and the window itself stay; decoded tokens come "
+        "on top. Nothing is trained.\n\n"
         "Published settings: W = 32 and max pool of 7 (LongBench runs), W = 64 and mean pool "
-        "of 5 (class defaults), B of 1,024 to 4,096. The authors' code repeats keys and "
-        "values first and keeps a set for each query head (compat=official). R-KV's baseline "
-        "of that name takes the largest logit of the heads before a softmax over what lies in "
-        "front of the window, which is R-KV without redundancy, not this.",
+        "of 5 (class defaults), B of 1,024 to 4,096. The authors' code repeats keys and values "
+        "first and keeps a set for each query head (compat=official). R-KV's baseline of that "
+        "name takes the largest logit of the heads before a softmax over what lies in front of "
+        "the window, which is R-KV without redundancy, not this.",
     .differs = "one set for each kv head instead of each query head; sums stay in f32",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_ATTN,

@@ -67,8 +67,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(streaming, compat, COMPAT_PAPER, compats,
-                     "published implementation to follow"),
+    KVT_PARAM_COMPAT(streaming, compats),
     KVT_PARAM(streaming, sinks, 4, 0, 65536, "tokens", "first tokens that are always kept"),
     KVT_PARAM(
         streaming, window, 0, 0, 1048576, "tokens",
@@ -119,18 +118,17 @@ const kvt_policy kvt_policy_streaming = {
     .title = "keep the first tokens and the newest",
     .paper = "Xiao et al., StreamingLLM, 2023, arXiv:2309.17453",
     .about =
-        "Models put attention that they have no use for on the first tokens (attention "
-        "sinks). A window of the newest tokens breaks when these leave; with the first 4 "
-        "kept beside it a model reads streams of any length. No score, no training: the "
-        "first S and the last B - S tokens, the same everywhere, prompt and response "
-        "alike.\n\n"
-        "The authors rotate every key by its place in the cache instead of its position in "
-        "the text (positions=cache, compat=official): the same tokens stay, and the output "
-        "error is that of rows made again with keys and query turned there. Published "
-        "settings: 4 sinks and 512 to 2,000 newest tokens, 1 and 255 in the perplexity "
-        "example.",
-    .differs = "keys keep their original positions unless positions=cache; one token comes and "
-               "one goes, where the authors' chat makes room for a whole turn",
+        "Models put attention that they have no use for on the first tokens (attention sinks). "
+        "A window of the newest tokens breaks when these leave; with the first 4 kept beside "
+        "it a model reads streams of any length. No score, no training: the first S and the "
+        "last B - S tokens, the same everywhere, prompt and response alike.\n\n"
+        "The authors rotate every key by its place in the cache instead of its position in the "
+        "text (positions=cache, compat=official): the same tokens stay, and the output error "
+        "is that of rows made again with keys and query turned there. Published settings: 4 "
+        "sinks and 512 to 2,000 newest tokens, 1 and 255 in the perplexity example.",
+    .differs =
+        "keys keep their original positions unless positions=cache; one token comes and one "
+        "goes, where the authors' chat makes room for a whole turn",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .exactness = KVT_EXACT,
                .one_ranking = true,

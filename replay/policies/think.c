@@ -40,8 +40,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(think, compat, COMPAT_PAPER, compats,
-                     "published implementation to follow"),
+    KVT_PARAM_COMPAT(think, compats),
     KVT_PARAM(think, prune, 0, 0, 0.99, "frac",
               "share of the channels that goes at every budget (published: 0.4); 0: what the "
               "budget asks for"),

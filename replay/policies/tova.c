@@ -31,7 +31,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(tova, compat, COMPAT_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM_COMPAT(tova, compats),
     KVT_PARAM(tova, keep_last, 0, 0, 1, "", "the newest token is always kept"),
     {0},
 };
@@ -79,10 +79,10 @@ const kvt_policy kvt_policy_tova = {
     .paper = "Oren et al., Transformers are Multi-State RNNs (TOVA), 2024, arXiv:2401.06104",
     .about =
         "Token omission via attention: a cache of B tokens is a recurrent state, and the "
-        "cheapest rule for it is to drop what the newest query looks at least. The weight of "
-        "a token is its attention from the newest query, mean over all query heads of the "
-        "layer; all heads of a layer keep the same B tokens. It acts at the end of the "
-        "prompt, by its last query alone, and after each token.\n\n"
+        "cheapest rule for it is to drop what the newest query looks at least. The weight of a "
+        "token is its attention from the newest query, mean over all query heads of the layer; "
+        "all heads of a layer keep the same B tokens. It acts at the end of the prompt, by its "
+        "last query alone, and after each token.\n\n"
         "Nothing is pinned: sinks stay because they are looked at, and the newest token "
         "competes with its own weight and may leave at once (kvpress keeps it: keep_last). "
         "Nothing is trained.",

@@ -41,7 +41,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(tri, compat, IS_PAPER, compats, "published implementation to follow"),
+    KVT_PARAM_COMPAT(tri, compats),
     KVT_PARAM(tri, reach, 65536, 1, 1 << 30, "tokens",
               "farthest offset: powers of two from 1 to it"),
     KVT_PARAM(tri, znorm, false, 0, 1, "", "each head's scores are standardised first"),
@@ -136,17 +136,15 @@ const kvt_policy kvt_policy_triattention = {
         "Keys are scored by that sum at distances of 1 to 65,536 tokens to come, plus what the "
         "spread of the queries adds (mean magnitude less magnitude of the mean, times the "
         "key's). The maximum over the query heads of a kv head counts; every 128 tokens the "
-        "best "
-        "B stay.\n\n"
+        "best B stay.\n\n"
         "Means and magnitudes come from a set of traces (kvt train triattention). Made for "
-        "long "
-        "reasoning: the published default keeps the whole prompt and cuts the response only "
-        "(compat=official).",
+        "long reasoning: the published default keeps the whole prompt and cuts the response "
+        "only (compat=official).",
     .differs =
-        "the prompt competes, too (compat=official keeps it and needs a budget above it); "
-        "one set for each kv head, by its own query heads, where the published default "
-        "takes one set by sampled heads of the whole model; equal scores go by position, "
-        "not by random numbers",
+        "the prompt competes, too (compat=official keeps it and needs a budget above it); one "
+        "set for each kv head, by its own query heads, where the published default takes one "
+        "set by sampled heads of the whole model; equal scores go by position, not by random "
+        "numbers",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_KEYS | KVT_NEED_WEIGHTS,
                .exactness = KVT_EXACT,

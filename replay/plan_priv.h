@@ -60,6 +60,25 @@ bool plan_in_shard(const plan *p, int64_t i);
 KVT_CHECKED kvt_code plan_pass(pass **out, const plan *p, const plan_use *u, int trace,
                                kvt_trace *t, kvt_err *err);
 
+/* ---- plan_ask.c ----------------------------------------------------------------------------
+ */
+
+/* Whether a comma list of policies holds that name. */
+bool plan_lists(const char *text, const char *name);
+/* Whether it decides while decoding: its habit, or what was asked where it has both. */
+bool plan_acts_in_decode(const kvt_use *u, kvt_act act);
+/* The uses of the run. Files that were offered are open. */
+KVT_CHECKED kvt_code plan_ask(plan *p, kvt_err *err);
+/* Of "all": takes out what no trace has a probe for, and names what else is missing. The set is
+ * open. */
+void plan_leave_out(plan *p);
+
+/* ---- plan_cell.c, plan_reason.c ------------------------------------------------------------
+ */
+
+/* Budgets in whole slots, rising, equal ones once, each with its name. */
+KVT_CHECKED kvt_code plan_cells(const plan *p, pass *x, int trace, const kvt_trace *t,
+                                const bool *layers, kvt_err *err);
 /* plan_reason.c: into x->reason, "" where it can. */
 void plan_reason(const plan *p, pass *x, int trace, kvt_trace *t);
 /* Slots per lane of a pass at a budget; layers [L] are those that are replayed. */

@@ -8,8 +8,9 @@
  *   pass.c   one trace through all its passes; live.c those that act row by row, join.c those
  *            that average slots, channels.c those that drop channels of the keys
  *   finish.c what was judged becomes cells and lanes
- *   plan.c   which passes there are, their names, what is there already; plan_probe.c and
- *            plan_weights.c what they read beside the trace, plan_reason.c what they lack
+ *   plan.c   which passes there are: plan_ask.c of which policies, plan_cell.c their budgets and
+ *            names, plan_probe.c and plan_weights.c what they read beside the trace,
+ *            plan_reason.c what they lack
  *   threshold.c  the threshold that meets a budget on the other traces
  *   replay.c the whole run */
 #ifndef REPLAY_PRIV_H

@@ -15,8 +15,7 @@ static const struct {
     {KVT_NEED_PLAN, "a schedule that was made for the whole response"},
 };
 
-/* At the end of the prompt all lanes hold the same slots; later they need not. */
-static bool selects_together(const kvt_use *u)
+bool use_selects_together(const kvt_use *u)
 {
     kvt_traits own = u->policy->traits;
     if (u->policy->vary)
@@ -33,7 +32,7 @@ static const char *why_not(const kvt_use *u)
         return "it keeps by a threshold";
     if (!u->policy->score)
         return "it scores nothing";
-    if (selects_together(u))
+    if (use_selects_together(u)) /* at the end of the prompt they do, later they need not */
         return "it selects over lanes that hold the same slots";
     return NULL;
 }

@@ -25,4 +25,7 @@ void use_base_print(const kvt_use *u, char *text, size_t cap);
  */
 KVT_CHECKED kvt_code use_again(kvt_use *u, kvt_err *err);
 
+/* Whether one lane's scores do not say which of its slots stay: select() sees several lanes. */
+bool use_selects_together(const kvt_use *u);
+
 #endif

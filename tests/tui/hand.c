@@ -366,7 +366,7 @@ static void make_lane(const hand *h, kvt_result *r, int policy, int l, int a)
             row->value[v] = (double)NAN;
         row->value[at] = lost;
         row->value[kl] = -log(1 - lost);
-        row->regret_mean_frac = (double)NAN;
+        row->regret_mean_frac = row->oracle_lost_mass_mean_frac = (double)NAN;
     }
 }
 
@@ -402,8 +402,10 @@ static void make_regret(hand *h)
         kvt_result *r = h->data.results->result[i];
         if (r->n_cell != oracle->n_cell)
             continue;
-        for (int64_t a = 0; a < (int64_t)r->n_cell * r->n_layer * r->n_lane; a++)
+        for (int64_t a = 0; a < (int64_t)r->n_cell * r->n_layer * r->n_lane; a++) {
+            r->lane[a].oracle_lost_mass_mean_frac = oracle->lane[a].value[at];
             r->lane[a].regret_mean_frac = r->lane[a].value[at] - oracle->lane[a].value[at];
+        }
     }
 }
 

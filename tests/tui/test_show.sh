@@ -167,6 +167,18 @@ run "$kvt" show sealed/b.h5 --screen lane
 exits 0
 chmod 755 sealed
 
+# Loss less what stands beside it is the regret, of the oracle with these slots or of the best
+# schedule.
+for use in snapkv:window=4 snapkv/ada:window=4 tova h2o; do
+    run "$kvt" show a.h5 -p "$use" -b 25%
+    exits 0
+    sed -n 's/^ lost mass \([0-9.]*\)   [a-z ]* \([0-9.]*\)   regret \([0-9.]*\).*/\1 \2 \3/p' out |
+        awk '{ n++; d = $1 - $2 - $3; if (d > 0.0016 || d < -0.0016) exit 1 } END { exit n != 1 }' ||
+        fail "show $use: loss, bound and regret do not add up: $(grep '^ lost mass' out | head -n 1)"
+done
+run "$kvt" show a.h5 -p tova -b 25%
+says out "best schedule 0."
+
 # What evicts nothing is not said to evict; settings that were typed belong to the name.
 run "$kvt" show a.h5 -p quest:page=4 -b 50%
 exits 0

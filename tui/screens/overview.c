@@ -10,6 +10,7 @@
 #include "tui/ui.h"
 
 enum { LINE = 512, LABEL_WIDTH = 5, BAR = 9 };
+#define SAME 0.0005 /* as printed */
 
 /* Nats have no end: they are drawn as the share that they stand for. */
 static int level_of(const tui_model *m, double value)
@@ -271,6 +272,27 @@ static void say_worst(const tui_model *m, char *out, size_t cap)
              tui_data_lost_to(v->r));
 }
 
+/* What regret is measured against: the oracle, with as many slots as this lane got, or the best
+ * schedule. */
+static void say_bound(const tui_model *m, char *out, size_t cap, bool narrow)
+{
+    const lane_view *v = &m->view;
+    double own = tui_data_lane(m->r, m->cell, m->layer, m->lane)->oracle_lost_mass_mean_frac;
+    double at = v->oracle
+                    ? tui_lane_value(v->oracle, v->oracle_cell, m->layer, m->lane, TUI_LOST)
+                    : (double)NAN;
+    const char *name = narrow ? "oracle" : "oracle at this budget";
+    if (!isnan(own) && strcmp(m->r->cell[m->cell].growth, "inside") == 0)
+        name = narrow ? "best" : "best schedule";
+    else if (!isnan(own) && !(fabs(own - at) < SAME) && !narrow)
+        name = "oracle with as many slots";
+    else if (isnan(own))
+        own = at;
+    out[0] = 0;
+    if (!isnan(own))
+        snprintf(out, cap, "   %s %.3f", name, own);
+}
+
 static void draw_detail(const tui_model *m, grid *g, const overview_layout *o)
 {
     const lane_view *v = &m->view;
@@ -283,10 +305,7 @@ static void draw_detail(const tui_model *m, grid *g, const overview_layout *o)
                                  : "%s   one kv head, %d query heads share it",
              name, m->data->n_head / (m->data->n_kv_head ? m->data->n_kv_head : 1));
     ui_rule(g, o->rule_y, line);
-    if (v->oracle)
-        snprintf(oracle, sizeof oracle,
-                 g->width < 90 ? "   oracle %.3f" : "   oracle at this budget %.3f",
-                 tui_lane_value(v->oracle, v->oracle_cell, m->layer, m->lane, TUI_LOST));
+    say_bound(m, oracle, sizeof oracle, g->width < 90);
     int at =
         snprintf(line, sizeof line, "%s%slost mass %s%s", o->rule_y < 0 ? name : "",
                  o->rule_y < 0 ? "  " : "", ui_loss(lost, number), o->rule_y < 0 ? "" : oracle);

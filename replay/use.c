@@ -253,9 +253,14 @@ static kvt_code print(kvt_use *u, kvt_err *err)
     if (u->own.every > 0)
         snprintf(text + n, sizeof text - n, "%severy=%lld", strchr(text, ':') ? "," : ":",
                  (long long)u->own.every);
-    if (strlen(text) >= sizeof u->text)
-        return kvt_fail(err, KVT_USAGE, "its parameters take more than %zu characters",
-                        sizeof u->text - 1);
+    /* A result holds that many: uses that differ behind them would be one. */
+    const size_t most = sizeof((kvt_cell *)0)->policy_params - 1;
+    const char *params = strchr(text, ':');
+    if (params && strlen(params + 1) > most)
+        return kvt_fail(err, KVT_USAGE,
+                        "its parameters take %zu characters, expected at most %zu: name files "
+                        "by shorter paths",
+                        strlen(params + 1), most);
     memcpy(u->text, text, strlen(text) + 1);
     return KVT_OK;
 }

@@ -1,6 +1,8 @@
 /* test_use - the text form of policies, and the registry with plug-ins. */
 #include "tests/check.h"
 
+#include <stdio.h>
+
 #include "kvt/replay.h"
 
 static kvt_registry *registry;
@@ -85,6 +87,32 @@ static void lists_keep_parameters_with_their_policy(void **state)
     kvt_uses_free(list, n);
 }
 
+/* A result holds 383 characters: uses that differ behind them would be taken for one. */
+static void parameters_fit_into_a_result(void **state)
+{
+    (void)state;
+    char text[600];
+    kvt_use *u;
+    kvt_err err;
+    for (int n = 250; n < 420; n++) {
+        int half = n / 2;
+        snprintf(text, sizeof text, "duo/table:weights=%0*d,table=%0*d", half, 1, n - half, 2);
+        kvt_code code = kvt_use_parse(&u, registry, text, &err);
+        if (code) {
+            assert_int_equal(code, KVT_USAGE);
+            assert_non_null(strstr(err.text, "expected at most 383: name files by shorter"));
+            assert_true(n > 250);
+            continue;
+        }
+        const char *params = strchr(u->text, ':') + 1;
+        assert_true(strlen(params) < sizeof((kvt_cell *)0)->policy_params);
+        assert_non_null(strstr(params, "table=0")); /* nothing is cut off */
+        assert_int_equal(params[strlen(params) - 1], '2');
+        kvt_use_free(u);
+        assert_true(n < 419);
+    }
+}
+
 static void equal_uses_count_once(void **state)
 {
     (void)state;
@@ -153,11 +181,12 @@ static void exactness_has_names(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[CHECK_COUNT(texts) + 6];
+    struct CMUnitTest tests[CHECK_COUNT(texts) + 7];
     int n = 0;
     CHECK_ROWS(tests, &n, texts, is_read);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(lists_keep_parameters_with_their_policy);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(equal_uses_count_once);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(parameters_fit_into_a_result);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(all_is_every_policy_but_controls);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_named_allocator_is_part_of_the_name);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(plug_ins_are_checked);

@@ -60,7 +60,7 @@ static bool make_saw(pass *p)
 {
     int64_t words = (p->n_prompt + p->n_response + 63) / 64;
     bool live = (p->inside || p->skip) && !p->joins;
-    if (!live || !measures(p, has_turn))
+    if (!live || !(measures(p, has_turn) || pass_wants_heavy(p)))
         return true;
     p->saw = kvt_alloc(2 * words * p->n_cell * p->n_layer * p->n_lane, sizeof *p->saw);
     return p->saw != NULL;

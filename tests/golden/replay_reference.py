@@ -900,6 +900,29 @@ def check_order(cells, report):
             report.number("oracle b=%s" % row["budget_asked"], "recall_mean_frac", 1, row["recall_mean_frac"], 1e-12)
 
 
+def check_periods(kvt, t, path, budgets, report):
+    """Regret of policies that drop every K tokens, in front of a row or behind it, by kv head and by query
+    head: what they keep is not decided again here, only what their best schedule would lose."""
+    uses = {}
+    for k in (2, 3, 8):
+        for typed, by_head, first in (("window", False, True), ("streaming", False, True), ("tova", False, False),
+                                      ("snapkv:window=4", False, False), ("snapkv:window=4,compat=official", True, False)):
+            uses["%s%severy=%d" % (typed, "," if ":" in typed else ":", k)] = k, by_head, first
+    mass = MASS if t.has_rows else 2e-5
+    for typed, (k, by_head, first) in uses.items():
+        with tempfile.TemporaryDirectory() as tmp:
+            rows, _ = run_kvt(kvt, path, [typed], "own", budgets, tmp)
+        lanes = [(l, [a] if by_head else list(range(a * t.R, (a + 1) * t.R)), a)
+                 for l in range(t.L) for a in range(t.H if by_head else t.G)]
+        for r in rows:
+            if r["status"] != "ok":
+                continue
+            where = "%s %s b=%s" % (os.path.basename(path), typed, r["budget_asked"])
+            least = mean([schedule_lost(t, lane, int(r["budget_tokens"]), k, first) for lane in lanes])
+            report.number(where, "oracle_lost_mass_mean_frac", least, r["oracle_lost_mass_mean_frac"], mass)
+            report.number(where, "regret_mean_frac", max(0, r["lost_mass_mean_frac"] - least), r["regret_mean_frac"], mass)
+
+
 def check_alone(kvt, path, budgets, report):
     """A row is the same whichever budgets run beside it, in falling order, and one by one."""
     for act in ("own", "prefill"):
@@ -982,6 +1005,8 @@ def compare(kvt, path, budgets, only, weights, report):
                         check_cell(t, name, policy, inside, every, c, report, where)
     if t.M:
         check_order(cells, report)
+    if t.M and not only:
+        check_periods(kvt, t, path, budgets, report)
 
 
 def main():

@@ -27,6 +27,14 @@ int64_t kvt_lane_heads(const kvt_sequence *seq)
     return seq->geometry->n_head / seq->geometry->n_kv_head;
 }
 
+int kvt_layer_lanes(const kvt_lane *lane, int n_lane)
+{
+    int n = 0;
+    while (n < n_lane && lane[n].layer == lane[0].layer)
+        n++;
+    return n;
+}
+
 void kvt_no_score(float *score, int64_t n)
 {
     for (int64_t s = 0; s < n; s++)

@@ -285,6 +285,8 @@ KVT_API void kvt_vote(kvt_lane *lane, int64_t n_set, int how);
  * by `divisor`. NaN where scratch has no room. */
 KVT_API void kvt_pool_votes(float *out, const kvt_lane *lane, int64_t n, int64_t n_set,
                             int64_t width, int kind, int64_t divisor);
+/* How many of the lanes from lane[0] on are of its layer: those of a layer lie together. */
+KVT_API int kvt_layer_lanes(const kvt_lane *lane, int n_lane);
 KVT_API void kvt_no_score(float *score, int64_t n); /* NaN, which the engine refuses */
 
 /* The fits() of rules that keep so many tokens of both ends: false, and "4 first and 10 newest

@@ -106,17 +106,15 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
 /* ---- layers --------------------------------------------------------------------------------
  */
 
-/* P of the layer of these lanes, which lie one after the other; how many they are. */
-static int prefer(const cake *p, double *P, const kvt_lane *lane, int n_lane)
+/* P of the layer of these lanes. */
+static double prefer(const cake *p, const kvt_lane *lane, int n_lane)
 {
-    int n = 0;
     spread sum = {0};
-    for (; n < n_lane && lane[n].layer == lane[0].layer; n++) {
-        sum.entropy += ((const spread *)lane[n].state)->entropy;
-        sum.shift += ((const spread *)lane[n].state)->shift;
+    for (int i = 0; i < n_lane; i++) {
+        sum.entropy += ((const spread *)lane[i].state)->entropy;
+        sum.shift += ((const spread *)lane[i].state)->shift;
     }
-    *P = pow(fmax(sum.entropy, 0), 1 / p->tau1) * pow(fmax(sum.shift, 0), 1 / p->tau2);
-    return n;
+    return pow(fmax(sum.entropy, 0), 1 / p->tau1) * pow(fmax(sum.shift, 0), 1 / p->tau2);
 }
 
 /* Slots of each lane's layer beside the window: c [n_lane]. */
@@ -125,11 +123,11 @@ static bool plan(const cake *p, int64_t *c, const kvt_lane *lane, int n_lane, in
 {
     double *P = kvt_arena_array(lane->scratch, n_lane, sizeof *P);
     int64_t *part = kvt_arena_array(lane->scratch, n_lane, sizeof *part);
-    int n_layer = 0, each = 1;
+    int n_layer = 0, each = kvt_layer_lanes(lane, n_lane);
     if (!P || !part)
         return false;
     for (int i = 0; i < n_lane; i += each)
-        each = prefer(p, &P[n_layer++], lane + i, n_lane - i);
+        P[n_layer++] = prefer(p, lane + i, each);
     kvt_share_floors(part, P, n_layer, total / each, room);
     for (int i = 0; i < n_lane; i++)
         c[i] = part[i / each];

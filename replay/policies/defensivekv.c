@@ -201,8 +201,7 @@ static void select(const void *params_, bool *const *keep, const kvt_lane *lane,
         first[i] = memcpy(marks + i * S, pinned[i], (size_t)S * sizeof *marks);
     }
     for (int i = 0, m; good && i < n_lane; i += m) {
-        for (m = 1; i + m < n_lane && lane[i + m].layer == lane[i].layer;)
-            m++;
+        m = kvt_layer_lanes(lane + i, n_lane - i);
         good = weigh(p, f + i, first + i, lane + i, m, budget + i);
     }
     if (good)

@@ -19,6 +19,7 @@
 #include "kvt/pieces.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct lukv {
     int64_t sinks, window;
@@ -126,10 +127,10 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
         kvt_share_fill(&s, part);
         kvt_share_round(count, &s);
     }
-    for (int i = 0, to; p->compat == IS_KVPRESS && i < n_lane; i = to) {
-        for (to = i; to < n_lane && lane[to].layer == lane[i].layer; to++)
-            s.want[to] = part[to];
-        round_layer(count, &s, i, to);
+    for (int i = 0, m; p->compat == IS_KVPRESS && i < n_lane; i += m) {
+        m = kvt_layer_lanes(lane + i, n_lane - i);
+        memcpy(s.want + i, part + i, (size_t)m * sizeof *part);
+        round_layer(count, &s, i, i + m);
     }
     kvt_keep_counts(keep, lane, n_lane, scores, pinned, count);
 }

@@ -113,12 +113,10 @@ static void step(const void *params_, kvt_lane *lane)
         kvt_add_rows(lane->mark, &lane->attn);
 }
 
-/* The newest first, behind the sinks; what the layers' rule needs of the row stays in marks,
- * and in state what that row gives its own token (official), sum over the lane's heads. */
+/* The newest first, behind the sinks; the row that the layers' rule needs stays in marks. */
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
 {
     const simlayerkv *p = params_;
-    double own = 0;
     for (int64_t s = 0; s < lane->n_slot; s++) {
         out[s] = (float)(s - lane->n_slot); /* minus the age: it only ranks */
         pinned[s] = lane->pos[s] < p->sinks && !decides_itself(p);
@@ -128,18 +126,19 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     kvt_view row = lane->future; /* of the first response query */
     row.dim[1] = kvt_min(row.dim[1], 1);
     kvt_add_rows(lane->mark, &row);
-    for (int64_t s = 0; s < lane->n_slot; s++)
-        own += (double)lane->mark[s];
-    *(double *)lane->state = (double)row.dim[0] - own;
 }
 
 /* The row's attention, sum over the lane's heads, on the first S and the last R of the tokens
- * before it; of the first response row its own token is the last one. */
+ * before it; of the first response row its own token, which has the rest, is the last one. */
 static double lazy_mass(const simlayerkv *p, const kvt_lane *lane, int64_t R)
 {
     bool official = by_response(p);
-    int64_t n = official ? lane->n_slot : lane->n_slot - 1, last = official ? R - 1 : R;
-    double mass = official ? *(const double *)lane->state : 0;
+    int64_t n = lane->n_slot - !official, last = R - official;
+    double seen = 0, mass = 0;
+    for (int64_t s = 0; s < n; s++)
+        seen += (double)lane->mark[s];
+    if (official)
+        mass = (double)kvt_lane_heads(lane->seq) - seen;
     for (int64_t s = 0; s < n; s++)
         mass += s < p->sinks || s >= n - last ? (double)lane->mark[s] : 0;
     return mass;
@@ -156,14 +155,12 @@ static int find_layers(const simlayerkv *p, layer *l, const kvt_lane *lane, int 
                        int64_t R)
 {
     int n = 0;
-    for (int i = 0; i < n_lane; i++) {
-        if (i == 0 || lane[i].layer != lane[i - 1].layer)
-            l[n++] = (layer){.from = i};
-        l[n - 1].to = i + 1;
-        l[n - 1].lazy += lazy_mass(p, &lane[i], R);
+    for (int i = 0; i < n_lane; i = l[n++].to) {
+        l[n] = (layer){.from = i, .to = i + kvt_layer_lanes(lane + i, n_lane - i)};
+        for (int k = i; k < l[n].to; k++)
+            l[n].lazy += lazy_mass(p, &lane[k], R);
+        l[n].lazy /= (double)lane->seq->geometry->n_head;
     }
-    for (int i = 0; i < n; i++)
-        l[i].lazy /= (double)lane->seq->geometry->n_head;
     return n;
 }
 
@@ -237,7 +234,6 @@ const kvt_policy kvt_policy_simlayerkv = {
                .one_ranking = true,
                .may_exceed = true},
     .slot_width = 1,
-    .state_size = sizeof(double),
     .params_size = sizeof(simlayerkv),
     .params = params,
     .vary = vary,

@@ -16,11 +16,9 @@
  * Cost for each lane, once: O((N + H window) D), D floats. */
 #include "kvt/pieces.h"
 
-#include <math.h>
-
 typedef struct think {
-    double prune;
     int64_t window, recent;
+    double prune;
     int compat;
 } think;
 
@@ -58,12 +56,6 @@ static void vary(const void *params_, kvt_traits *traits)
     traits->may_exceed = p->prune > 0 || p->recent > 0;
 }
 
-static int64_t window(const void *params_, int64_t n_prompt)
-{
-    const think *p = params_;
-    return kvt_min(p->window, n_prompt);
-}
-
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
 {
     (void)params_, (void)pinned;
@@ -90,11 +82,9 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
     const think *p = params_;
     for (int i = 0; i < n_lane; i++) {
         int64_t D = lane[i].keys.dim[1], n = budget[i];
-        if (p->prune > 0) /* 0.29 x 100 is 29: the product may fall just short */
-            n = D - (int64_t)floor(p->prune * (double)D + 1e-9);
-        if (kvt_keep_best(keep[i], scores[i], pinned[i], D, n, lane[i].scratch) < 0)
-            for (int64_t c = 0; c < D; c++)
-                keep[i][c] = true; /* no memory: nothing goes */
+        if (p->prune > 0)
+            n = D - kvt_share_floor(p->prune, D);
+        (void)kvt_keep_budget(keep[i], scores[i], pinned[i], D, n, lane[i].scratch);
     }
 }
 
@@ -125,7 +115,7 @@ const kvt_policy kvt_policy_think = {
     .params_size = sizeof(think),
     .params = params,
     .vary = vary,
-    .window = window,
+    .window = kvt_window_rows,
     .score = score,
     .select = choose,
 };

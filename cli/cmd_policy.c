@@ -132,7 +132,9 @@ static kvt_code find_verb(const struct verb **out, int n_arg, char **arg, kvt_er
     int n = n_arg > 0 ? n_arg - 1 : 0;
     if (n < (*out)->least || n > (*out)->most)
         return kvt_fail(err, KVT_USAGE, "%s: expected %s", text,
-                        (*out)->most == 0 ? "no name" : "one name");
+                        (*out)->most == 0   ? "no name"
+                        : (*out)->most == 1 ? "one name"
+                                            : "a name, and at most one trace");
     return KVT_OK;
 }
 

@@ -59,7 +59,7 @@ static kvt_code rank(kvt_results **out, const kvt_result **of, const lukv *k,
     kvt_code code = kvt_replay(out, NULL, &spec, &quiet, err);
     if (code == KVT_NO) /* the trace lacks something */
         err->code = code = KVT_FORMAT;
-    *of = !code && (*out)->n > 0 ? (*out)->result[0] : NULL;
+    *of = !code && (*out)->n == 1 ? (*out)->result[0] : NULL; /* "all" ranks in many ways */
     if (code)
         return kvt_within(err, "base %s", k->base);
     if (!*of || !(*of)->rank)

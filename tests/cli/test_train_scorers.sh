@@ -151,6 +151,7 @@ bad 1 "base snapkv" train lukv:base=snapkv train1.h5 -o new/x.h5 -q
 bad 2 "no policy 'snapk' (did you mean 'snapkv'?)" train lukv:base=snapk train -o new/x.h5 -q
 bad 2 "one for each query head" train lukv:base=snapkv:compat=official-longbench train -o new/x.h5 -q
 bad 2 "ranks the prompt once" train lukv:base=h2o train -o new/x.h5 -q
+bad 2 "ranks the prompt once" train lukv:base=all train -o new/x.h5 -q
 bad 2 "points: 0 is not" train lukv:points=0 train -o new/x.h5 -q
 bad 1 "has no query/mean" train triattention train1.h5 -o new/x.h5 -q
 bad 2 "no parameter 'steps'" train triattention:steps=3 train -o new/x.h5 -q

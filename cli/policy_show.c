@@ -121,6 +121,42 @@ static void show_every(FILE *out, const kvt_policy *p, const kvt_traits *t)
     label(out, "every", text);
 }
 
+static kvt_work work_of(const kvt_policy *p, const void *params, int64_t head_dim)
+{
+    kvt_work work = {.head_dim = head_dim};
+    p->work(params, &work);
+    return work;
+}
+
+/* What it keeps beside its slots (--fair bytes pays for that), and what it reads as published.
+ */
+static void show_work(FILE *out, const kvt_policy *p)
+{
+    char text[200];
+    void *params = p->work ? kvt_alloc(1, p->params_size) : NULL;
+    if (!params)
+        return;
+    if (p->params)
+        kvt_param_defaults(p->params, params);
+    kvt_work work = work_of(p, params, 128), half = work_of(p, params, 64);
+    kvt_free(params);
+    const char *dim = " (heads of 128 channels)";
+    if (work.state_bytes_slot > 0) {
+        snprintf(text, sizeof text, "%lld bytes beside each slot%s",
+                 (long long)work.state_bytes_slot,
+                 work.state_bytes_slot == half.state_bytes_slot ? "" : dim);
+        label(out, "keeps", text);
+    }
+    if (work.state_bytes_lane > 0) {
+        snprintf(text, sizeof text, "%lld bytes beside each lane%s",
+                 (long long)work.state_bytes_lane,
+                 work.state_bytes_lane == half.state_bytes_lane ? "" : dim);
+        label(out, work.state_bytes_slot > 0 ? "" : "keeps", text);
+    }
+    if (work.whole_rows)
+        label(out, "reads", "whole rows of attention, which fused kernels do not keep");
+}
+
 static void heading(FILE *out, const char *slash, const char *name, const char *title)
 {
     int at = fprintf(out, "%s%s - ", slash, name);
@@ -177,6 +213,7 @@ static void show_policy(FILE *out, const kvt_policy *p)
                       : "the same number of slots for every lane");
     label(out, "allocator",
           t->effect == KVT_EVICT ? text : "none: there are no slots to share out");
+    show_work(out, p);
     label(out, "budgets",
           t->own_threshold ? "it has a threshold of its own; threshold=X"
           : t->by_threshold
@@ -212,16 +249,16 @@ static void show_share(FILE *out, const kvt_share *s)
 }
 
 /* Whether a trace answers it, and what is missing. */
-static kvt_code show_trace(FILE *out, const char *name, const char *trace, const char *plugin,
-                           const kvt_ctx *ctx, kvt_err *err)
+static kvt_code show_trace(FILE *out, const char *name, const char *trace,
+                           const cli_list *plugin, const kvt_ctx *ctx, kvt_err *err)
 {
     char why[NEEDS_CAP];
-    const char *traces[] = {trace}, *plugins[] = {plugin};
+    const char *traces[] = {trace};
     kvt_replay_spec spec = {.trace = traces,
                             .n_trace = 1,
                             .policies = name,
-                            .plugin = plugins,
-                            .n_plugin = plugin != NULL,
+                            .plugin = plugin->item,
+                            .n_plugin = plugin->n,
                             .no_controls = true};
     if (kvt_replay_reason(why, sizeof why, &spec, ctx, err))
         return err->code;
@@ -231,7 +268,7 @@ static kvt_code show_trace(FILE *out, const char *name, const char *trace, const
 }
 
 kvt_code policy_show(cli *c, const kvt_registry *r, const char *name, const char *trace,
-                     const char *plugin, kvt_err *err)
+                     const cli_list *plugin, kvt_err *err)
 {
     const kvt_policy *p = kvt_registry_find(r, name);
     const kvt_share *s = p ? NULL : kvt_share_find(name + (*name == '/'));

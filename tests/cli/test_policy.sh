@@ -66,6 +66,15 @@ says out "every         not for it: it reads sums over all prompt queries"
 run "$kvt" policy show r-kv
 says out "every         128 tokens, as published; every=K"
 
+# What is kept beside slots, and what a fused kernel does not make.
+run "$kvt" policy show h2o
+says out "keeps         4 bytes beside each slot"
+says out "reads         whole rows of attention"
+run "$kvt" policy show quest
+says out "keeps         32 bytes beside each slot (heads of 128 channels)"
+run "$kvt" policy show snapkv
+grep -q "^keeps\|^reads" "$scratch/out" && fail "snapkv keeps nothing beside its slots"
+
 for name in ada even global oracle-budget pyramid table; do
     run "$kvt" policy show "/$name"
     exits 0

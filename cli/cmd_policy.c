@@ -172,8 +172,7 @@ static kvt_code run(cli *c, const void *given, int n_arg, char **arg, kvt_err *e
     if (!code && strcmp(verb->name, "list") == 0)
         code = run_list(c, o, r, err);
     else if (!code)
-        code = policy_show(c, r, arg[1], n_arg > 2 ? arg[2] : NULL,
-                           o->plugin.n ? o->plugin.item[0] : NULL, err);
+        code = policy_show(c, r, arg[1], n_arg > 2 ? arg[2] : NULL, &o->plugin, err);
     kvt_registry_free(r);
     return code;
 }

@@ -160,6 +160,14 @@ run "$kvt" policy show my-2nd --plugin ./my-2nd.so
 exits 0
 says out "my-2nd - keep the first tokens"
 says out "sinks=4"
+# Of two plug-ins the second one is found, with a trace, too.
+sed 's/my-2nd/my-3rd/g' my-2nd.c >my-3rd.c
+run sh -c "$(echo "$build" | sed 's/my-2nd/my-3rd/g')"
+exits 0
+run "$kvt" policy show my-3rd "$source_dir/traces/samples/dialogue.h5" --plugin ./my-2nd.so --plugin ./my-3rd.so
+exits 0
+says out "my-3rd - keep the first tokens"
+says out "answers it"
 run "$kvt" policy list --plugin my-2nd.so
 exits 0
 says out "my-2nd"

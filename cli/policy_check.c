@@ -15,7 +15,9 @@
 
 enum { NAME_CAP = 512, WHAT_CAP = 256, SECONDS = 60 };
 
-/* What the child says: a law that begins (what ""), or one that is broken. */
+/* What the child says: a law that begins (what ""), one that is broken, why nothing can be
+ * tried (KVT_LAW_COUNT), or that it came to its end. */
+enum { DONE = KVT_LAW_COUNT + 1 };
 typedef struct message {
     int law;
     char what[WHAT_CAP];
@@ -38,8 +40,10 @@ static void try_use(const kvt_use *use, int pipe_end)
     kvt_err err;
     alarm(SECONDS); /* a hook that does not come back */
     kvt_code code = kvt_policy_check(use, send, &pipe_end, &err);
-    if (code == KVT_USAGE || code == KVT_NOMEM)
+    if (code && code != KVT_NO)
         send(&pipe_end, KVT_LAW_COUNT, err.text);
+    else
+        send(&pipe_end, (kvt_law)DONE, NULL);
     _exit(code == KVT_OK ? 0 : 1);
 }
 
@@ -53,8 +57,8 @@ static void say(const char *what)
     printf("        %s\n", safe);
 }
 
-/* Reads what the child says until it ends; the law at which it was last. Returns how many are
- * broken, -1: it could not be tried. */
+/* Reads what the child says until it ends; the law at which it was last, or DONE. Returns how
+ * many are broken, -1: it could not be tried. */
 static int listen(int pipe_end, int *law)
 {
     message m;
@@ -69,6 +73,10 @@ static int listen(int pipe_end, int *law)
             say(m.what);
             return -1;
         }
+        if (m.law == DONE) {
+            *law = DONE;
+            continue;
+        }
         *law = m.law >= 0 && m.law < KVT_LAW_COUNT ? m.law : 0;
         if (!m.what[0])
             continue;
@@ -82,11 +90,13 @@ static int listen(int pipe_end, int *law)
 /* How a process ended that did not come to its end. */
 static int report_end(int status, int law)
 {
-    if (!WIFSIGNALED(status))
+    if (law == DONE)
         return 0;
-    int sig = WTERMSIG(status);
+    int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     printf("  broken  %s: %s\n", kvt_law_name((kvt_law)law), kvt_law_help((kvt_law)law));
-    if (sig == SIGALRM)
+    if (sig == 0)
+        printf("        ends the process that runs it\n");
+    else if (sig == SIGALRM)
         printf("        does not come back within %d seconds\n", SECONDS);
     else
         printf(

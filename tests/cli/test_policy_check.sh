@@ -65,6 +65,10 @@ plugin nanny ".one_ranking = true" "out[s] = lane->pos[s] == 5 ? NAN : 1;"
 breaks nanny runs "expected a finite number"
 plugin sneaky ".one_ranking = true" "out[s] = *(const float *)lane->keys.data;"
 breaks sneaky runs "crashed"
+plugin quitter "" "extern void exit(int); if (seen++ > 500) exit(0); out[s] = 1;"
+run "$kvt" policy check ./quitter.so
+exits 3
+says out "ends the process that runs it"
 plugin leaky "" "out[s] = (float)((lane->pos[s] * 7919 + seen++) % 101);"
 breaks leaky same "differ"
 plugin greedy "" "out[s] = 1;" true choose

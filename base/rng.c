@@ -50,9 +50,9 @@ int64_t rng_below(uint64_t rng[RNG_WORDS], int64_t n)
 {
     assert(n > 0);
     /* 2^64 mod n values at the bottom would make the small remainders more likely. */
-    uint64_t un = (uint64_t)n, skip = (0 - un) % un, x;
+    uint64_t un = (uint64_t)n, x;
     do
         x = rng_bits(rng);
-    while (x < skip);
+    while (x < un && x < (0 - un) % un); /* a division only where it may matter */
     return (int64_t)(x % un);
 }

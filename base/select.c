@@ -3,7 +3,8 @@
  * A score becomes an unsigned key that rises as the score falls: NaN is the largest, -0 is 0.
  * Lower index wins among equal keys: the ranking sorts stably from the least significant digit,
  * the selection finds the k-th key and takes its ties from the left. Both are O(n) for any
- * input; nothing compares floats, so that no input is unlucky. */
+ * input; nothing compares floats, so that no input is unlucky. Of doubles the upper half alone
+ * is sorted so where that leaves little to put right. */
 #include "base/select.h"
 
 #include <assert.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 
 enum { DIGIT_MAX = 11, N_BUCKET = 1 << DIGIT_MAX, FEW = 48 };
+enum { LOWER = 31, MOVES = 4 }; /* bits of a double that seldom decide */
 
 /* Bits of a digit: for few keys, clearing and adding up many buckets would cost more than a
  * pass. */
@@ -53,9 +55,10 @@ static void insert_sort(int32_t *out, const uint64_t *key, int64_t n)
     }
 }
 
-/* The same in stable passes from the lowest digit of n_bit bits; those whose digit is the same
- * everywhere are left out. other: [n] scratch. */
-static void radix_sort(int32_t *out, const uint64_t *key, int64_t n, int n_bit, int32_t *other)
+/* The same by the bits first_bit .. n_bit - 1 alone, in stable passes from the lowest digit;
+ * those whose digit is the same everywhere are left out. other: [n] scratch. */
+static void radix_sort(int32_t *out, const uint64_t *key, int64_t n, int first_bit, int n_bit,
+                       int32_t *other)
 {
     int32_t *from = other, *to = out;
     int digit = digit_for(n);
@@ -63,7 +66,7 @@ static void radix_sort(int32_t *out, const uint64_t *key, int64_t n, int n_bit, 
     uint64_t mask = (uint64_t)n_bucket - 1;
     for (int64_t i = 0; i < n; i++)
         from[i] = (int32_t)i;
-    for (int shift = 0; shift < n_bit; shift += digit) {
+    for (int shift = first_bit; shift < n_bit; shift += digit) {
         int32_t start[N_BUCKET + 1];
         memset(start, 0, (size_t)(n_bucket + 1) * sizeof *start);
         for (int64_t i = 0; i < n; i++)
@@ -82,12 +85,33 @@ static void radix_sort(int32_t *out, const uint64_t *key, int64_t n, int n_bit, 
         memcpy(out, from, (size_t)n * sizeof *out);
 }
 
+/* Puts indices right whose keys differ in bits that were not sorted by. False: more than a few
+ * moves for each, so that all bits are to be sorted by. */
+static bool put_right(int32_t *out, const uint64_t *key, int64_t n)
+{
+    int64_t left = MOVES * n;
+    for (int64_t i = 1; i < n; i++) {
+        int32_t at = out[i];
+        int64_t j = i;
+        for (; j > 0 && key[out[j - 1]] > key[at] && left > 0; j--, left--)
+            out[j] = out[j - 1];
+        out[j] = at;
+    }
+    return left > 0;
+}
+
 static void rank_keys(int32_t *out, const uint64_t *key, int64_t n, int n_bit, int32_t *other)
 {
-    if (n <= FEW)
+    if (n <= FEW) {
         insert_sort(out, key, n);
-    else
-        radix_sort(out, key, n, n_bit, other);
+        return;
+    }
+    if (n_bit == 64) {
+        radix_sort(out, key, n, LOWER, n_bit, other);
+        if (put_right(out, key, n))
+            return;
+    }
+    radix_sort(out, key, n, 0, n_bit, other);
 }
 
 bool select_rank(int32_t *out, const float *score, int64_t n, kvt_arena *work)

@@ -199,8 +199,8 @@ static void cell_metrics(const finisher *f, kvt_cell *c, int cell, kvt_lane_row 
     }
 }
 
-/* 95 % bootstrap over the lanes of this one trace. */
-static void spread(const finisher *f, kvt_cell *c, const kvt_lane_row *lane)
+/* 95 % bootstrap over the lanes of this one trace. value: room for as many. */
+static void spread(const finisher *f, kvt_cell *c, const kvt_lane_row *lane, double *value)
 {
     int at = kvt_metric_value("lost_mass_mean_frac"), n = f->r->n_layer * f->p->n_lane;
     double mean[RESAMPLES];
@@ -209,10 +209,12 @@ static void spread(const finisher *f, kvt_cell *c, const kvt_lane_row *lane)
     if (n < 2 || isnan(lane[0].value[at]))
         return;
     rng_init(rng, c->run_id, strlen(c->run_id));
+    for (int i = 0; i < n; i++)
+        value[i] = lane[i].value[at];
     for (int i = 0; i < RESAMPLES; i++) {
         double sum = 0;
         for (int k = 0; k < n; k++)
-            sum += lane[rng_below(rng, n)].value[at];
+            sum += value[rng_below(rng, n)];
         mean[i] = sum / n;
     }
     c->lost_mass_ci_lo_frac = measure_quantile(mean, RESAMPLES, 0.025);
@@ -403,7 +405,7 @@ static void fill_cell(const finisher *f, int cell, double *pool)
     regrets(f, c, cell);
     cell_metrics(f, c, cell, lane, pool, true);
     drop_signs(c, lane, n);
-    spread(f, c, lane);
+    spread(f, c, lane, pool);
     find_worst(f, c, lane);
 }
 

@@ -186,13 +186,28 @@ static void memory_comes_from_the_arena(void **state)
     kvt_arena_free(enough);
 }
 
+/* Doubles that differ in their lowest bits only: rising, all are out of place; falling, none.
+ */
+static void lowest_bits_decide(void **state)
+{
+    (void)state;
+    for (int rising = 0; rising < 2; rising++) {
+        for (int i = 0; i < N_MAX; i++)
+            score_double[i] = 1 + (rising ? i : N_MAX - i) * 0x1p-52;
+        assert_true(select_rank_double(order, score_double, N_MAX, work));
+        for (int i = 0; i < N_MAX; i++)
+            assert_int_equal(order[i], rising ? N_MAX - 1 - i : i);
+    }
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[CHECK_COUNT(rows) + 4];
+    struct CMUnitTest tests[CHECK_COUNT(rows) + 5];
     int n = 0;
     CHECK_ROWS(tests, &n, rows, kept_by_hand);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(best_agrees_with_the_definition);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(rankings_agree_with_the_definition);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(lowest_bits_decide);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(best_is_a_cut_of_the_ranking);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(memory_comes_from_the_arena);
     work = kvt_arena_new((size_t)1 << 20);

@@ -155,6 +155,24 @@ bool kvt_keep_budget(bool *keep, const float *score, const bool *pinned, int64_t
     return good;
 }
 
+bool kvt_keep_cover(bool *keep, const float *mass, int64_t n, double cover, int64_t most,
+                    kvt_arena *scratch)
+{
+    double all = 0, sum = 0;
+    int32_t *order = kvt_arena_array(scratch, n, sizeof *order);
+    if (!order || !kvt_rank(order, mass, n, scratch))
+        return false;
+    for (int64_t s = 0; s < n; s++)
+        all += (double)mass[s];
+    for (int64_t i = 0; i < kvt_min(most, n) && all > 0; i++) {
+        sum += (double)mass[order[i]] / all;
+        if (sum >= cover)
+            break;
+        keep[order[i]] = true;
+    }
+    return true;
+}
+
 void kvt_keep_if(bool good, bool *keep, int64_t n)
 {
     for (int64_t s = 0; !good && s < n; s++)

@@ -304,6 +304,10 @@ KVT_API void kvt_keep_ends(bool *const *keep, const kvt_lane *lane, int n_lane,
  * engine refuses as too many. */
 KVT_API bool kvt_keep_budget(bool *keep, const float *score, const bool *pinned, int64_t n,
                              int64_t budget, kvt_arena *scratch);
+/* Marks the largest of n masses in front of the one with which their share of all reaches
+ * `cover`, at most `most`. False: no room. */
+KVT_API bool kvt_keep_cover(bool *keep, const float *mass, int64_t n, double cover,
+                            int64_t most, kvt_arena *scratch);
 KVT_API void kvt_keep_if(bool good, bool *keep, int64_t n); /* not good: all of them */
 /* select(): what is pinned, and nothing else; kvt_keep_together(). */
 KVT_API void kvt_select_pinned(const void *params, bool *const *keep, const kvt_lane *lane,

@@ -12,9 +12,8 @@
  *
  * over the tokens behind the first `sinks`, which are pinned.
  *
- * Differs: tau weighs a cosine, not the plain product of the paper, as in the published code;
- * pinned by a rule, there a score of max + 1 (in the paper's numbers max). Solved in double.
- * Cost for each lane, once: O(H (S D^2 + D^3)) time, O(D^2 + S) memory. */
+ * Differs: see `differs`. Cost for each lane, once: O(H (S D^2 + D^3)) time, O(D^2 + S)
+ * memory. */
 #include "kvt/pieces.h"
 
 #include <math.h>
@@ -134,9 +133,10 @@ const kvt_policy kvt_policy_capkv = {
         "The first 4 tokens always stay; no question is needed and nothing is trained.",
     .differs =
         "the published code is followed where it departs from the paper: the weight is of a "
-        "cosine, and of the mean query turned to positions to come; sinks are kept by a rule; "
-        "a prompt of no more than the sinks is kept, where the code stops; the mean leaves out "
-        "the trace's first 4 tokens whatever sinks is",
+        "cosine, and of the mean query turned to positions to come; sinks are kept by a rule, "
+        "there by a score of max + 1; a prompt of no more than the sinks is kept, where the "
+        "code stops; the mean leaves out the trace's first 4 tokens whatever sinks is; solved "
+        "in double",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_KEYS | KVT_NEED_VALUES | KVT_NEED_MOMENTS,
                .exactness = KVT_EXACT,

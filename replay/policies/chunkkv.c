@@ -17,8 +17,7 @@
  * a lane holds up to a chunk more or less than B; a prompt shorter than one chunk is the
  * base's.
  *
- * Differs: chunks are cut so that exactly B slots are kept. Cost for each layer, beside the
- * base: O(lanes S) time, S floats. */
+ * Differs: see `differs`. Cost for each layer, beside the base: O(lanes S) time, S floats. */
 #include "kvt/pieces.h"
 
 typedef struct chunkkv {

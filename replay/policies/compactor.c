@@ -11,10 +11,7 @@
  * of all kv heads of the layer out. b = 1 - B / S, the removed fraction, unless blend says
  * another one: the more must go, the more leverage counts.
  *
- * Differs: kvpress fills the last chunk up with zeros that take part (compat=kvpress); the
- * draws are seeded, a stream for each lane, which draws for all heads of its layer; pinned by a
- * rule, there by the largest score, with which the best token ties.
- * Exact given the draws. Needs the queries of the whole prompt (kvt capture --queries all).
+ * Differs: see `differs`. Needs the queries of the whole prompt (kvt capture --queries all).
  * Cost for each lane, once: O(H S C D + G S (D K + K^2)) time for chunks of C tokens, O(S (D +
  * G)) memory; two floats a slot. */
 #include "kvt/pieces.h"
@@ -127,9 +124,10 @@ const kvt_policy kvt_policy_compactor = {
         "256 tokens look at all keys. Both are standardised over the kv heads of the layer.\n\n"
         "Leverage has the weight b, the removed fraction by default: at strong compression "
         "outliers count more. The first 8 and last 4 tokens always stay. Nothing is trained.",
-    .differs = "the last chunk is shorter, where kvpress fills it up with zeros that take part "
-               "(compat=kvpress); the draws are seeded, each lane's stream draws for all heads "
-               "of its layer; the ends are kept by a rule, not by a score",
+    .differs =
+        "the last chunk is shorter, where kvpress fills it up with zeros that take part "
+        "(compat=kvpress); the draws are seeded, each lane's stream draws for all heads of "
+        "its layer; the ends are kept by a rule, not by a score",
     .traits = {.phases = KVT_PREFILL, .needs = KVT_NEED_LAYER, .exactness = KVT_EXACT},
     .slot_width = 2,
     .params_size = sizeof(compactor),

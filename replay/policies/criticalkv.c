@@ -15,11 +15,7 @@
  * budgets follow the base's score. So score() is the base's, for allocators and for metrics of
  * ranking; which tokens stay depends on the budget, there is no one order.
  *
- * Differs: what the base pins stays by rule, and counts in stage 1. kvpress takes the base's
- * score times u to rank what is pinned there, which can lose the window; that is not done, nor
- * does what its Ada variant makes safe stay whatever stage 2 says. Its release 0.5.5 has a
- * first stage of one token at least, as compat=paper. Cost for each lane, beside the base: O(H
- * S) time, S floats. */
+ * Differs: see `differs`. Cost for each lane, beside the base: O(H S) time, S floats. */
 #include "kvt/pieces.h"
 
 #include <string.h>
@@ -128,10 +124,11 @@ const kvt_policy kvt_policy_criticalkv = {
         "window leaves. It decides once, at the end of the prompt; nothing is trained. "
         "Published settings: half, epsilon = 1e-4.",
     .differs =
-        "what the base pins is kept by rule and counts in the first stage, where kvpress ranks "
-        "it again in the second; under ada kvpress's safe slots all stay, here each head's "
-        "stages alone decide; a first stage of no token becomes one token; metrics of ranking "
-        "and allocators see the base's score, for there is no one order",
+        "what the base pins is kept by rule and counts in the first stage, where kvpress "
+        "ranks it again in the second; under ada kvpress's safe slots all stay, here each "
+        "head's stages alone decide; a first stage of no token becomes one token, as in "
+        "kvpress 0.5.5; metrics of ranking and allocators see the base's score, for there is "
+        "no one order",
     .traits = {.phases = KVT_PREFILL, .needs = KVT_NEED_WO_NORM, .exactness = KVT_EXACT},
     .slot_width = 1,
     .params_size = sizeof(criticalkv),

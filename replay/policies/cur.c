@@ -11,9 +11,7 @@
  * and the first `sinks` tokens are pinned. random=R multiplies keys and values by one Gaussian
  * matrix [D R] / sqrt(R) of the lane's stream first. A window of zeros is shared evenly.
  *
- * Differs: n_w / local is 1 but in the last window, whose n_w < 16 tokens share the same 1 in
- * the published code, and so score higher the fewer they are (compat=kvpress keeps that). Sinks
- * are a rule, there a score of 1. Cost for each lane, once: O(S D). */
+ * Differs: see `differs`. Cost for each lane, once: O(S D). */
 #include "kvt/pieces.h"
 
 #include <math.h>

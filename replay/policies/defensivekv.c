@@ -133,25 +133,6 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
         out[s] = lane->mark[s * WIDTH + WORST] * lane->mark[s * WIDTH + SIZE];
 }
 
-/* Stage 1 of a lane: marks the largest means in front of the sum's reaching `until`, at most
- * `most`. mean [n] and order [n] are working memory. */
-static bool take_first(bool *first, const kvt_lane *lane, int64_t n, double until, int64_t most,
-                       float *mean, int32_t *order)
-{
-    double all = 0, sum = 0;
-    for (int64_t s = 0; s < n; s++)
-        all += (double)(mean[s] = lane->mark[s * WIDTH + MEAN]);
-    if (!kvt_rank(order, mean, n, lane->scratch))
-        return false;
-    for (int64_t i = 0; i < kvt_min(most, n) && all > 0; i++) {
-        sum += (double)mean[order[i]] / all;
-        if (sum >= until)
-            break;
-        first[order[i]] = true;
-    }
-    return true;
-}
-
 /* f and stage 1 of the lanes of one layer. */
 static bool weigh(const defensivekv *p, float *const *f, bool *const *first,
                   const kvt_lane *lane, int n_lane, const int64_t *budget)
@@ -159,7 +140,6 @@ static bool weigh(const defensivekv *p, float *const *f, bool *const *first,
     int64_t n = lane->n_slot - p->window;
     double bias = 0;
     float *mean = kvt_arena_array(lane->scratch, n, sizeof *mean);
-    int32_t *order = kvt_arena_array(lane->scratch, n, sizeof *order);
     for (int i = 0; i < n_lane; i++) {
         const biases *b = lane[i].state;
         bias += p->compat == COMPAT_OFFICIAL ? b->before : b->window;
@@ -174,10 +154,13 @@ static bool weigh(const defensivekv *p, float *const *f, bool *const *first,
             f[i][s] = (float)((double)mark[WORST] * share);
         }
     }
-    bool good = mean && order;
-    for (int i = 0; good && i < n_lane; i++)
-        good = take_first(first[i], &lane[i], n, p->cover - bias / n_lane,
-                          budget[i] - p->window, mean, order);
+    bool good = mean != NULL;
+    for (int i = 0; good && i < n_lane; i++) {
+        for (int64_t s = 0; s < n; s++)
+            mean[s] = lane[i].mark[s * WIDTH + MEAN];
+        good = kvt_keep_cover(first[i], mean, n, p->cover - bias / n_lane,
+                              budget[i] - p->window, lane->scratch);
+    }
     return good;
 }
 

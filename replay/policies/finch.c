@@ -15,11 +15,7 @@
  * and the question itself is pinned. W is window=N, or where that is 0 begins at the trace's
  * span "question"; without one it is the last 32 tokens.
  *
- * Differs: several segments, each of which is read on what the ones before it left, are
- * refused: the rows of a full cache are none of theirs. No delimiter token is searched, for the
- * span says where the question begins. Positions stay, where both codes turn the kept keys to
- * the slots that they take. Sums instead of means over rows and heads, the same order. Cost for
- * each lane, once: O(H W S) time, S floats. */
+ * Differs: see `differs`. Cost for each lane, once: O(H W S) time, S floats. */
 #include "kvt/pieces.h"
 
 #include <math.h>
@@ -144,10 +140,11 @@ const kvt_policy kvt_policy_finch = {
         "window is from its first token to the prompt's end; else window=N says it, or it is "
         "the last 32 tokens.",
     .differs =
-        "one segment only; the question is found by the trace's span, no delimiter is searched "
-        "or removed: without a span the last 32 tokens stand for it; of a question of more "
-        "than queries (64) tokens the last that many vote, and all of it is kept; positions "
-        "stay as they were, where the published codes turn the kept keys to their slots",
+        "one segment only; the question is found by the trace's span, no delimiter is "
+        "searched or removed: without a span the last 32 tokens stand for it; of a question "
+        "of more than queries (64) tokens the last that many vote, and all of it is kept; "
+        "sums where kvpress has means over rows and heads, the same order; positions stay as "
+        "they were, where the published codes turn the kept keys to their slots",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_ATTN,
                .scope = KVT_BY_LAYER,

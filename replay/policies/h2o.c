@@ -17,12 +17,7 @@
  * What was accumulated for an evicted token is gone. Without newest tokens (recent=0, window=0)
  * a new token starts at its own row's attention and mostly leaves at once: the set freezes.
  *
- * Differs: one set for each kv head (sum over its query heads) and one sequence; the authors
- * keep one for each query head and add scores over the batch; their form for several tokens at
- * once may keep fewer than R newest. Accumulates in f32. Not here, since they keep other sets
- * by other rules: h2o-mask (tokens return), h2o-lm-eval (looks ahead); flexgen's f16 buffer;
- * blocks of tokens (OpenVINO, whose NORM_SUM is divide=seen); caches that fill and evict within
- * the prompt (keys_values). Cost for each lane: O(H S) for each query, S floats; as published
+ * Differs: see `differs`. Cost for each lane: O(H S) for each query, S floats; as published
  * the whole matrix. */
 #include "kvt/pieces.h"
 
@@ -198,10 +193,12 @@ const kvt_policy kvt_policy_h2o = {
         "budget for heavy hitters, half for the newest; the default here is the authors' "
         "real-drop code.",
     .differs =
-        "one set for each kv head instead of each query head, and one sequence (the authors "
-        "add scores over the batch); accumulates in f32; keys-values decides at the end of the "
-        "prompt instead of within it; h2o-mask and h2o-lm-eval keep other sets and are "
-        "policies of their own",
+        "one set for each kv head (sum over its query heads) instead of each query head, and "
+        "one sequence (the authors add scores over the batch); accumulates in f32; "
+        "keys-values decides at the end of the prompt instead of within it; h2o-mask and "
+        "h2o-lm-eval keep other sets and are policies of their own; not here: flexgen's f16 "
+        "sums, blocks of tokens (OpenVINO, whose NORM_SUM is divide=seen), the authors' form "
+        "for several tokens at once, which may keep fewer newest",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_ATTN | KVT_NEED_COLUMNS | KVT_NEED_VALUES,
                .exactness = KVT_EXACT,

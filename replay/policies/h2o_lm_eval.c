@@ -5,21 +5,22 @@
  *
  * Nothing leaves the cache; a mask says what each row sees. R = recent x B, hh = B - R.
  *
- *   mask=active  the path that runs. Columns are summed over all queries of the sequence, those
- *                of the response included; the hh best of all T columns are heavy for every
- * row. Row i sees the heavy ones that have come, and i - R .. i. It looks at the future: a
- * bound, no policy. mask=greedy  the variant that is commented out. R = 0, hh = B - 1; from the
- * first row on row i sees the hh best acc of [0, i - R) and i - R .. i; then acc += the full
- * row (not the one over what it sees), and acc <- 0 where it does not see mask=less    its
- * relative in LESS (arXiv:2402.09398): the same with R = recent x B, hh = B - R, no token in
- * both parts
+ *   mask=active  the path that runs. Columns are summed over all queries of the sequence,
+ *                those of the response included; the hh best of all T are heavy for every
+ *                row. Row i sees the heavy ones that have come, and i - R .. i. It looks at
+ *                the future: a bound, no policy.
+ *   mask=greedy  the variant that is commented out. R = 0, hh = B - 1; from the first row on
+ *                row i sees the hh best acc of [0, i - R) and i - R .. i; then acc += the
+ *                full row (not the one over what it sees), acc <- 0 where it does not see
+ *   mask=less    its relative in LESS (arXiv:2402.09398): the same with R = recent x B, hh =
+ *                B - R, no token in both parts
  *
  * The last two run over every row of the prompt (kvt capture --queries all) before the first
  * response token. A row of `active` and `less` sees B + 1 tokens, itself included, as rows of
  * an evicting policy do; one of `greedy` B.
  *
- * Differs: one set for each kv head (compat=official, less: each query head, as published).
- * Cost for each lane: active O(H M S) a row; else O(N^2 H) for the prompt, O(H S) a row. */
+ * Differs: see `differs`. Cost for each lane: active O(H M S) a row; else O(N^2 H) for the
+ * prompt, O(H S) a row. */
 #include "kvt/pieces.h"
 
 #include <math.h>
@@ -90,22 +91,21 @@ static int64_t heavy(const h2o_lm_eval *p, int64_t budget)
 /* acc[s] += attention of query q over all heads of the lane, n slots. */
 static void add_row(double *acc, const kvt_view *rows, int64_t q, int64_t n)
 {
-    for (int64_t h = 0; h < rows->dim[0]; h++) {
-        const float *row =
-            (const float *)rows->data + h * rows->stride[0] + q * rows->stride[1];
+    for (int64_t h = 0; h < rows->dim[0]; h++)
         for (int64_t s = 0; s < n; s++)
-            acc[s] += (double)row[s];
-    }
+            acc[s] += (double)((const float *)
+                                   rows->data)[h * rows->stride[0] + q * rows->stride[1] + s];
 }
 
 /* ---- row by row ----------------------------------------------------------------------------
  */
 
-/* What row i sees, and acc behind it: `row` is query q of rows. False: no memory. */
-static bool advance(const h2o_lm_eval *p, kvt_lane *lane, int64_t budget, const kvt_view *rows,
-                    int64_t q, int64_t i)
+/* What row i sees, and acc behind it; it is query q of rows. NaN, which is refused: no memory.
+ */
+static void advance(const h2o_lm_eval *p, kvt_lane *lane, const kvt_view *rows, int64_t q,
+                    int64_t i)
 {
-    int64_t R = newest(p, budget), n = kvt_max(0, i - R);
+    int64_t B = ((const memo *)lane->state)->budget, n = kvt_max(0, i - newest(p, B));
     size_t start = kvt_arena_mark(lane->scratch);
     float *score = kvt_arena_array(lane->scratch, i + 1, sizeof *score);
     double *acc = kvt_arena_array(lane->scratch, i + 1, sizeof *acc);
@@ -113,26 +113,24 @@ static bool advance(const h2o_lm_eval *p, kvt_lane *lane, int64_t budget, const 
     bool good = score && acc && best;
     for (int64_t s = 0; good && s <= i; s++)
         acc[s] = (double)(score[s] = lane->mark[s * WIDTH + ACC]);
-    good = good && kvt_keep_best(best, score, NULL, n, heavy(p, budget), lane->scratch) >= 0;
+    good = good && kvt_keep_best(best, score, NULL, n, heavy(p, B), lane->scratch) >= 0;
     if (good)
         add_row(acc, rows, q, i + 1);
     for (int64_t s = 0; s <= i; s++) {
         bool seen = s >= n || (good && best[s]);
-        lane->mark[s * WIDTH + SEEN] = good ? seen : NAN; /* NaN, which is refused: no memory */
+        lane->mark[s * WIDTH + SEEN] = good ? seen : NAN;
         lane->mark[s * WIDTH + ACC] = good && seen ? (float)acc[s] : 0;
     }
     kvt_arena_rewind(lane->scratch, start);
-    return good;
 }
 
 /* At the end of the prompt, for each budget: a row of an evicting policy sees B and its own. */
 static void begin(const void *params_, kvt_lane *lane)
 {
     const h2o_lm_eval *p = params_;
-    memo *m = lane->state;
-    m->budget = lane->budget - 1;
+    ((memo *)lane->state)->budget = lane->budget - 1;
     for (int64_t i = 0; p->mask != MASK_ACTIVE && i < lane->n_slot; i++)
-        (void)advance(p, lane, m->budget, &lane->attn, i, i);
+        advance(p, lane, &lane->attn, i, i);
 }
 
 /* ---- by what is yet to come ----------------------------------------------------------------
@@ -140,11 +138,9 @@ static void begin(const void *params_, kvt_lane *lane)
 
 static void accumulate(kvt_lane *lane, const kvt_view *rows)
 {
-    for (int64_t h = 0; h < rows->dim[0]; h++) {
-        const float *row = (const float *)rows->data + h * rows->stride[0];
+    for (int64_t h = 0; h < rows->dim[0]; h++)
         for (int64_t s = 0; s < lane->n_slot; s++)
-            lane->mark[s * WIDTH + ACC] += row[s];
-    }
+            lane->mark[s * WIDTH + ACC] += ((const float *)rows->data)[h * rows->stride[0] + s];
 }
 
 /* Sums over all queries: what has come by now, and what comes. */
@@ -175,19 +171,14 @@ static void see_heavy(const h2o_lm_eval *p, const kvt_lane *lane, float *out)
         out[s] = !good ? NAN : best[s] || s >= n - 1 - R;
 }
 
-/* ---- hooks ---------------------------------------------------------------------------------
- */
-
 static void step(const void *params_, kvt_lane *lane)
 {
     const h2o_lm_eval *p = params_;
     bool prompt = lane->now < lane->seq->n_prompt;
-    if (p->mask == MASK_ACTIVE) { /* [H S] of the prompt, [H 1 S] of a row */
+    if (p->mask == MASK_ACTIVE) /* [H S] of the prompt, [H 1 S] of a row */
         accumulate(lane, prompt ? &lane->col_sum : &lane->attn);
-    } else if (!prompt) {
-        (void)advance(p, lane, ((memo *)lane->state)->budget, &lane->attn,
-                      lane->attn.dim[1] - 1, lane->now);
-    }
+    else if (!prompt)
+        advance(p, lane, &lane->attn, lane->attn.dim[1] - 1, lane->now);
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)

@@ -18,8 +18,7 @@
  * Without newest tokens (recent=0) the code's slice "the last 0" takes everything: nothing is
  * set to 0, every token stays a candidate, and a row does not see its own token.
  *
- * Differs: one set for each kv head (sum over its query heads; compat=official: a set for each
- * query head, as published). Accumulates in f32.
+ * Differs: see `differs`. Accumulates in f32.
  * Cost for each lane and query: O(H S), 2 S floats; nothing is saved, as published. */
 #include "kvt/pieces.h"
 

@@ -10,9 +10,7 @@
  * behind them the score is made again of what is there and the best B stay. A key of zeros has
  * the cosine 0, and so has every key where m is 0.
  *
- * Differs: one decision over the whole prompt; the paper and its code process it in blocks of
- * 128 (compat=official), there with hidden states of an evicted cache, here with those of the
- * full one (open-loop). Cost for each lane: O(S D), with blocks O(S (B + K) D / K). */
+ * Differs: see `differs`. Cost for each lane: O(S D), with blocks O(S (B + K) D / K). */
 #include "kvt/pieces.h"
 
 #include <math.h>
@@ -148,9 +146,10 @@ const kvt_policy kvt_policy_keydiff = {
         "Made for devices that read a long prompt in blocks of 128 tokens and cut the cache to "
         "B after each (compat=official).",
     .differs =
-        "one decision at the end of the prompt; in blocks (block=K, compat=official) the first "
-        "B tokens stay until the first block behind them, and the keys are those of the full "
-        "cache, which later blocks would not have seen; a key of zeros has the cosine 0",
+        "one decision at the end of the prompt; in blocks (block=K, compat=official) the "
+        "first B tokens stay until the first block behind them, and the keys are those of the "
+        "full cache, which later blocks would not have seen (open-loop); a key of zeros has "
+        "the cosine 0",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_KEYS,
                .exactness = KVT_EXACT,

@@ -16,9 +16,7 @@
  *   compat=official  the slot in front of the last R - 1 is in no set and goes for good, as the
  *                    code's masks are made for the next step; all prompt queries count
  *
- * Differs: the kept fraction (0.6) is the budget; one set for each kv head (sum over its query
- * heads) and one sequence. The noise comes from the lane's stream: exact given the draws, not
- * the published bits. Cost for each lane: O(H S) for each query, S floats. */
+ * Differs: see `differs`. Cost for each lane: O(H S) for each query, S floats. */
 #include "kvt/pieces.h"
 
 #include <math.h>
@@ -145,10 +143,11 @@ const kvt_policy kvt_policy_keyformer = {
         "It decides at the end of the prompt and after each token. Published: 60 % of the "
         "prompt is kept, 30 % of that are the newest, temperature 1 to 2. Nothing is trained.",
     .differs =
-        "one set for each kv head and one sequence; the noise comes from the lane's stream "
-        "(exact given the draws); the prompt starts at zero, where the paper is silent, so "
-        "that at its end the first and the newest tokens stay (rows=n counts its last n "
-        "queries); the paper's temperature reaches 2 at the last row of the stored response",
+        "the kept fraction (0.6) is the budget; one set for each kv head and one sequence; "
+        "the noise comes from the lane's stream (exact given the draws); the prompt starts at "
+        "zero, where the paper is silent, so that at its end the first and the newest tokens "
+        "stay (rows=n counts its last n queries); the paper's temperature reaches 2 at the "
+        "last row of the stored response",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_LOGITS,
                .exactness = KVT_EXACT,

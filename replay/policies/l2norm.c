@@ -7,10 +7,7 @@
  *
  * RoPE leaves the norm as it is. Nothing is pinned.
  *
- * Differs: acts on a prompt of any length, in every layer; the authors' code acts on more than
- * 2,048 tokens and leaves layers 0 and 1 whole (compat=official: these lanes hold more than the
- * budget). Their ceil(f N) is the budget itself, in whole tokens. Cost for each lane, once:
- * O(S D). */
+ * Differs: see `differs`. Cost for each lane, once: O(S D). */
 #include "kvt/pieces.h"
 
 #include <stdio.h>

@@ -14,11 +14,7 @@
  * number, what is left over goes to the best of the next rank. The sinks, the last whole
  * partition and the tokens behind it (tail) are pinned.
  *
- * Differs: f, the share that a partition keeps, follows from the budget, on the prompt only: as
- * published f = 0.5 is fixed and the cache grows with the text, partition by partition. The
- * published 16 sinks and L = 1024 do not act below 2,064 tokens: L is at most a quarter of the
- * budget, sinks half of that (most; compat=official: none). Cost for each lane and budget:
- * O(S D + S log L). */
+ * Differs: see `differs`. Cost for each lane and budget: O(S D + S log L). */
 #include "kvt/pieces.h"
 
 #include <math.h>

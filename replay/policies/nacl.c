@@ -14,11 +14,7 @@
  *   compat=official  A is the softmax over all N keys, also those behind the query (its code
  *                    has no causal mask), by query head
  *
- * Differs: shares of B in the published proportions (top 12 : random 7 : protected 1, of 20 %
- * of the prompt), since the published constants do not act below 2,048 tokens; the protected
- * part is half sinks, half newest, where the code has 256 sinks and int(0.01 N) - 256 newest,
- * which is negative below 25,600 tokens and keeps other slices then. Rows are causal. Exact
- * given the draws. Cost for each lane, once: O(H proxies N S), 2 S floats. */
+ * Differs: see `differs`. Cost for each lane, once: O(H proxies N S), 2 S floats. */
 #include "kvt/pieces.h"
 
 #include <math.h>
@@ -165,10 +161,10 @@ const kvt_policy kvt_policy_nacl = {
         "prompt; 12 % of the prompt are kept as the top, 7 % drawn, 1 % protected (256 of them "
         "the first tokens), from 2,048 tokens on. Nothing is trained.",
     .differs =
-        "shares of the budget in the published proportions (12 : 7 : 1), also on prompts below "
-        "2,048 tokens; half of the protected are first tokens, where the code keeps 256 and "
-        "has a negative number of newest below 25,600 tokens; causal rows and one set for each "
-        "kv head (compat=official: no causal mask, by query head); exact given the draws",
+        "shares of the budget in the published proportions (12 : 7 : 1), also on prompts "
+        "below 2,048 tokens; half of the protected are first tokens, where the code keeps 256 "
+        "and has a negative number of newest below 25,600 tokens; causal rows and one set for "
+        "each kv head (compat=official: no causal mask, by query head); exact given the draws",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_ATTN | KVT_NEED_QUERIES | KVT_NEED_KEYS,
                .exactness = KVT_EXACT,

@@ -9,12 +9,9 @@
  *   raw[j]     = ||v_j||_2 mean over H of sum over i of A[h, i, j]
  *   score[j]   = (raw[j - 1] + raw[j] + raw[j + 1]) / 3          outside: 0
  *
- * Differs: the last chunk holds the tokens that are left. kvpress 8bb29b9 fills it up with
- * zeros that take part, so that each real key gains pad / 256 and loses mass to them, and
- * prints the z-score over all heads of the layer (compat=kvpress; the z-score changes no order
- * within a layer). Needs the queries of the whole prompt (kvt capture --queries all). Cost for
- * each lane, once: O(H S C D) time for chunks of C tokens; compat=kvpress as often as the layer
- * has kv heads. */
+ * Differs: see `differs`. Needs the queries of the whole prompt (kvt capture --queries all).
+ * Cost for each lane, once: O(H S C D) time for chunks of C tokens; compat=kvpress as often as
+ * the layer has kv heads. */
 #include "kvt/pieces.h"
 
 #include <math.h>
@@ -87,8 +84,10 @@ const kvt_policy kvt_policy_noncausal = {
         "behind it too; what a token gets from all of them, weighed by the norm of its value "
         "and averaged over its neighbours, is its score. No question is needed, nothing is "
         "trained. It is one half of compactor.",
-    .differs = "the last chunk is shorter, where kvpress fills it up with zeros that take part "
-               "(compat=kvpress); not z-scored over the layer, which changes no order in it",
+    .differs =
+        "the last chunk is shorter, where kvpress fills it up with zeros that take part, so "
+        "that real keys gain and lose (compat=kvpress); not z-scored over the layer, which "
+        "changes no order in it",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_LAYER,
                .exactness = KVT_EXACT,

@@ -11,9 +11,7 @@
  * and the window itself is pinned, as in snapkv. What is its own is the allocator `pyramid`:
  * the slots of layer l fall in a straight line from layer 0 to the last one.
  *
- * Differs: one set for each kv head; the slots of all layers add up to layers x budget, where
- * the authors' integer steps may hold up to twice as much (compat=kvcf does that, the audit
- * shows it). Cost for each lane, once: O(H window S) time, S floats. */
+ * Differs: see `differs`. Cost for each lane, once: O(H window S) time, S floats. */
 #include "kvt/pieces.h"
 #include "kvt/share.h"
 

@@ -17,11 +17,8 @@
  *   compat=kvcf            score[s] = sum over H, i of decay^age A[H i s], of the prompt's last
  *                          `rows` and all of the response
  *
- * Differs: no official code. rows=64 instead of 400, which is what a trace holds of the prompt
- * (published: rows=400 with kvt capture --queries all); one set for each kv head, each of its
- * query heads counts; every layer has the same budget, larger ones for later layers are an
- * allocator's. Cost for each lane: O(H S) a row, O(H rows S / 32) a decision, H rows bits and a
- * float a slot. */
+ * Differs: see `differs`. Cost for each lane: O(H S) a row, O(H rows S / 32) a decision, H
+ * rows bits and a float a slot. */
 #include "kvt/pieces.h"
 
 #include <stdio.h>
@@ -178,11 +175,12 @@ const kvt_policy kvt_policy_scissorhands = {
              "budgets; no code. After the end of the prompt a lane holds between B / 2 and B. "
              "Nothing is trained.",
     .differs =
-        "rows=64 instead of 400 (what a trace holds of the prompt by default; "
-        "compat=published has 400); at the end of the prompt B tokens stay, m go at once only "
-        "while decoding; the newest are kept by rule instead of a counter of 0; one set for "
-        "each kv head, each of its query heads counts; layers have equal budgets; compat=kvcf "
-        "adds up the prompt's last rows and all rows of the response",
+        "no official code: rows=64 instead of 400 (what a trace holds of the prompt by "
+        "default; compat=published has 400); at the end of the prompt B tokens stay, m go at "
+        "once only while decoding; the newest are kept by rule instead of a counter of 0; one "
+        "set for each kv head, each of its query heads counts; layers have equal budgets "
+        "(larger ones for later layers are an allocator's); compat=kvcf adds up the prompt's "
+        "last rows and all rows of the response",
     .traits = {.phases = KVT_PREFILL | KVT_DECODE,
                .needs = KVT_NEED_ATTN,
                .exactness = KVT_EXACT},

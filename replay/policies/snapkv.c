@@ -16,9 +16,8 @@
  * follows), `prefix` the first ones, too. Where the prompt is not longer than the window, the
  * latest tokens are kept.
  *
- * Differs: one set for each kv head; the authors' code repeats keys and values first and keeps
- * one set for each query head (compat=official). Sums stay in f32. Cost for each lane, once:
- * O(H window S) time, S floats (H S with order=pool). */
+ * Differs: see `differs`. Cost for each lane, once: O(H window S) time, S floats (H S with
+ * order=pool). */
 #include "kvt/pieces.h"
 
 typedef struct snapkv {
@@ -184,7 +183,9 @@ const kvt_policy kvt_policy_snapkv = {
         "first and keeps a set for each query head (compat=official). R-KV's baseline of that "
         "name takes the largest logit of the heads before a softmax over what lies in front of "
         "the window, which is R-KV without redundancy, not this.",
-    .differs = "one set for each kv head instead of each query head; sums stay in f32",
+    .differs =
+        "one set for each kv head instead of each query head, for which the authors repeat "
+        "keys and values (compat=official); sums stay in f32",
     .traits = {.phases = KVT_PREFILL,
                .needs = KVT_NEED_ATTN,
                .exactness = KVT_EXACT,

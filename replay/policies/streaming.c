@@ -16,9 +16,7 @@
  * (replay/reposition.c), mass lost is that of the full cache. What a model would write with
  * moved positions drifts from the trace: open-loop.
  *
- * Differs: the default keeps original positions; evicts token by token, where the authors' chat
- * makes room for a whole turn at once.
- * Cost for each lane and decision: O(S). */
+ * Differs: see `differs`. Cost for each lane and decision: O(S). */
 #include "kvt/pieces.h"
 
 #include <stdio.h>

@@ -16,11 +16,7 @@
  * the end of the prompt and every 128 tokens. In terms of the stored key K after RoPE the first
  * sum is the product of s K with q turned to now + o, so that the mean over o is taken once.
  *
- * Differs: the prompt competes, too; the published default keeps it whole and lets the response
- * compete for what is left (compat=official; refused where the prompt alone is more than B).
- * The heads of a lane vote for it, as in the published mode for each layer and kv head; its
- * default takes one set by all sampled heads of the model. No random numbers against ties. Cost
- * for each lane and decision: O(H S D). */
+ * Differs: see `differs`. Cost for each lane and decision: O(H S D). */
 #include "kvt/pieces.h"
 
 #include <math.h>

@@ -90,6 +90,29 @@ static void the_budget_counts_what_is_pinned(void **state)
     assert_true(keep[0] && !keep[1] && !keep[2] && !keep[3]);
 }
 
+static void a_cover_stops_in_front_of_its_share(void **state)
+{
+    (void)state;
+    static const struct {
+        double cover;
+        int64_t most;
+        bool keep[4];
+    } cases[] = {
+        {0.75, 4, {false, true, false, false}}, /* 4 of 8; the 2 reach 6 of 8 */
+        {0.76, 4, {true, true, false, false}},  {1, 4, {true, true, true, false}},
+        {1, 1, {false, true, false, false}},    {0, 4, {false, false, false, false}},
+    };
+    const float mass[4] = {2, 4, 1, 1}, none[4] = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bool keep[4] = {0};
+        assert_true(kvt_keep_cover(keep, mass, 4, cases[i].cover, cases[i].most, memory));
+        assert_memory_equal(keep, cases[i].keep, sizeof keep);
+    }
+    bool keep[4] = {0};
+    assert_true(kvt_keep_cover(keep, none, 4, 0.5, 4, memory));
+    assert_false(keep[0] || keep[1] || keep[2] || keep[3]);
+}
+
 static void both_ends_must_fit(void **state)
 {
     (void)state;
@@ -178,6 +201,7 @@ int main(void)
         cmocka_unit_test(votes_are_pooled_by_set),
         cmocka_unit_test(without_room_a_score_is_no_number),
         cmocka_unit_test(the_budget_counts_what_is_pinned),
+        cmocka_unit_test(a_cover_stops_in_front_of_its_share),
         cmocka_unit_test(both_ends_must_fit),
         cmocka_unit_test(cut_lanes_keep_their_ends),
         cmocka_unit_test(shares_are_rounded_down),

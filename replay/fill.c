@@ -154,30 +154,39 @@ static void fill_place(const kvt_engine *e, kvt_lane *out, int budget, int layer
                       .scratch = l->hook};
 }
 
-kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int budget, int layer, int lane,
-                     const int64_t *pos, int64_t n_slot, kvt_err *err)
+/* Which query heads and which kv head a lane reads: one of each where it is a query head's. */
+typedef struct parts {
+    part heads, one, own; /* its query heads; its kv head; what is the lane's own */
+    part all;             /* of the layer */
+    part fresh; /* keys and values: those of the newest slot, where no other is read */
+} parts;
+
+static parts parts_of(const kvt_engine *e, int layer, int lane, const int64_t *pos,
+                      int64_t n_slot)
+{
+    const engine_layer *l = &e->layer[layer];
+    parts p = {.heads = {.pos = pos,
+                         .n_slot = n_slot,
+                         .whole = n_slot == 0 || pos[n_slot - 1] == n_slot - 1,
+                         .first = lane * e->n_head,
+                         .count = e->n_head,
+                         .work = l->work}};
+    p.one = p.own = p.all = p.heads;
+    p.one.first = lane * e->n_kv / e->n_lane, p.one.count = 1, p.one.drop = true;
+    p.own.first = lane, p.own.count = 1, p.own.drop = true;
+    p.all.count = -1;
+    p.fresh = p.one;
+    if (e->traits.new_slots_only && l->n_arrived > e->n_prompt && n_slot > 0)
+        p.fresh.from = n_slot - 1;
+    return p;
+}
+
+/* Views that are a part of one fed array. */
+static kvt_code fill_views(const kvt_engine *e, kvt_lane *out, int layer, const parts *p,
+                           kvt_err *err)
 {
     const engine_layer *l = &e->layer[layer];
     const kvt_feed *f = &l->feed;
-    unsigned needs = e->traits.needs;
-    bool whole = n_slot == 0 || pos[n_slot - 1] == n_slot - 1;
-    /* Which query heads and which kv head the lane reads: one of each where it is a query
-     * head's. */
-    int head = lane * e->n_head, group = lane * e->n_kv / e->n_lane;
-    part heads = {.pos = pos,
-                  .n_slot = n_slot,
-                  .whole = whole,
-                  .first = head,
-                  .count = e->n_head,
-                  .work = l->work};
-    part one = heads, all = heads, own = heads;
-    one.first = group, one.count = 1, one.drop = true;
-    own.first = lane, own.count = 1, own.drop = true;
-    all.count = -1;
-    part fresh = one; /* keys and values: those of the newest slot, where no other is read */
-    if (e->traits.new_slots_only && l->n_arrived > e->n_prompt && n_slot > 0)
-        fresh.from = n_slot - 1;
-    fill_place(e, out, budget, layer, lane, pos, n_slot);
     const struct {
         unsigned need;
         kvt_view *to;
@@ -185,55 +194,78 @@ kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int budget, int layer, 
         char token;
         const part *part;
     } lines[] = {
-        {KVT_NEED_ATTN, &out->attn, &f->rows, 'T', &heads},
-        {KVT_NEED_LOGITS, &out->logits, &f->logits, 'T', &heads},
-        {KVT_NEED_FUTURE, &out->future_all, &f->future, '-', &heads},
-        {KVT_NEED_FUTURE, &out->future_rest, &f->future_rest, '-', &heads},
-        {KVT_NEED_KEYS, &out->keys, &f->keys, 'T', &fresh},
-        {KVT_NEED_VALUES, &out->values, &f->values, 'T', &fresh},
-        {KVT_NEED_QUERIES, &out->queries, &f->queries, '-', &heads},
-        {KVT_NEED_COLUMNS, &out->col_sum, &f->col_sum, 'N', &heads},
-        {KVT_NEED_COLUMNS, &out->col_max, &f->col_max, 'N', &heads},
-        {KVT_NEED_BLOCKS, &out->blocks, &f->blocks, 'N', &heads},
-        {KVT_NEED_MOMENTS, &out->query_mean, &f->query_mean, '-', &heads},
-        {KVT_NEED_MOMENTS, &out->query_cov, &f->query_cov, '-', &heads},
-        {KVT_NEED_MOMENTS, &out->query_freq_abs, &f->query_freq_abs, '-', &heads},
-        {KVT_NEED_WO_NORM, &out->wo_l1, &f->wo_l1, 'T', &heads},
-        {KVT_NEED_WO_NORM, &out->wo_l2, &f->wo_l2, 'T', &heads},
-        {KVT_NEED_HIDDEN, &out->hidden, &f->hidden, 'T', &all},
-        {KVT_NEED_DECISION, &out->decision, &f->decision, 'T', &one},
-        {KVT_NEED_DECISION, &out->decision_weight, &f->decision_weight, 'T', &one},
-        {KVT_NEED_DECISION, &out->decision_weight, &f->decision_weight, 'T', &one},
-        {KVT_NEED_LAYER, &out->layer_queries, &f->queries, '-', &all},
-        {KVT_NEED_LAYER, &out->layer_keys, &f->keys, 'T', &all},
-        {KVT_NEED_LAYER, &out->layer_values, &f->values, 'T', &all},
-        {KVT_NEED_SCORES, &out->scores, &f->scores, 'N', &own},
-        {KVT_NEED_SCORES, &out->scores_pinned, &f->scores_pinned, 'N', &own},
+        {KVT_NEED_ATTN, &out->attn, &f->rows, 'T', &p->heads},
+        {KVT_NEED_LOGITS, &out->logits, &f->logits, 'T', &p->heads},
+        {KVT_NEED_KEYS, &out->keys, &f->keys, 'T', &p->fresh},
+        {KVT_NEED_VALUES, &out->values, &f->values, 'T', &p->fresh},
+        {KVT_NEED_QUERIES, &out->queries, &f->queries, '-', &p->heads},
+        {KVT_NEED_COLUMNS, &out->col_sum, &f->col_sum, 'N', &p->heads},
+        {KVT_NEED_COLUMNS, &out->col_max, &f->col_max, 'N', &p->heads},
+        {KVT_NEED_BLOCKS, &out->blocks, &f->blocks, 'N', &p->heads},
+        {KVT_NEED_MOMENTS, &out->query_mean, &f->query_mean, '-', &p->heads},
+        {KVT_NEED_MOMENTS, &out->query_cov, &f->query_cov, '-', &p->heads},
+        {KVT_NEED_MOMENTS, &out->query_freq_abs, &f->query_freq_abs, '-', &p->heads},
+        {KVT_NEED_WO_NORM, &out->wo_l1, &f->wo_l1, 'T', &p->heads},
+        {KVT_NEED_WO_NORM, &out->wo_l2, &f->wo_l2, 'T', &p->heads},
+        {KVT_NEED_HIDDEN, &out->hidden, &f->hidden, 'T', &p->all},
+        {KVT_NEED_DECISION, &out->decision, &f->decision, 'T', &p->one},
+        {KVT_NEED_DECISION, &out->decision_weight, &f->decision_weight, 'T', &p->one},
+        {KVT_NEED_LAYER, &out->layer_queries, &f->queries, '-', &p->all},
+        {KVT_NEED_LAYER, &out->layer_keys, &f->keys, 'T', &p->all},
+        {KVT_NEED_LAYER, &out->layer_values, &f->values, 'T', &p->all},
+        {KVT_NEED_SCORES, &out->scores, &f->scores, 'N', &p->own},
+        {KVT_NEED_SCORES, &out->scores_pinned, &f->scores_pinned, 'N', &p->own},
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         /* Columns and blocks of the prompt say nothing of slots that came later. */
         bool prompt_only = lines[i].token == 'N' && l->n_arrived > e->n_prompt;
-        if ((needs & lines[i].need) && !prompt_only &&
+        if ((e->traits.needs & lines[i].need) && !prompt_only &&
             cut(lines[i].to, lines[i].from, lines[i].token, lines[i].part, err))
             return err->code;
     }
-    if ((needs & KVT_NEED_FUTURE) && (whole || !e->traits.future_by_position) &&
-        cut(&out->future, &f->future, 'T', &heads, err))
+    return KVT_OK;
+}
+
+/* What queries after `now` look at, and add to their outputs. */
+static kvt_code fill_future(const kvt_engine *e, kvt_lane *out, int layer, const part *heads,
+                            kvt_err *err)
+{
+    const engine_layer *l = &e->layer[layer];
+    const kvt_view *future = &l->feed.future;
+    if (cut(&out->future_all, future, '-', heads, err) ||
+        cut(&out->future_rest, &l->feed.future_rest, '-', heads, err))
         return err->code;
-    if ((needs & KVT_NEED_FUTURE) && f->future.data && f->future.dim[2] > l->n_arrived) {
-        out->future_late = f->future;
-        out->future_late.data = bytes_at(&f->future, head * f->future.stride[0] +
-                                                         l->n_arrived * f->future.stride[2]);
-        out->future_late.dim[0] = e->n_head;
-        out->future_late.dim[2] -= l->n_arrived;
-    }
-    if ((needs & KVT_NEED_PLAN) && budget >= 0 && f->drop_step.data) {
-        kvt_view plan = kvt_view_at(&f->drop_step, budget);
-        if (cut(&out->drop_step, &plan, 'T', &own, err))
+    if ((heads->whole || !e->traits.future_by_position) &&
+        cut(&out->future, future, 'T', heads, err))
+        return err->code;
+    if (!future->data || future->dim[2] <= l->n_arrived)
+        return KVT_OK;
+    out->future_late = *future;
+    out->future_late.data =
+        bytes_at(future, heads->first * future->stride[0] + l->n_arrived * future->stride[2]);
+    out->future_late.dim[0] = heads->count;
+    out->future_late.dim[2] -= l->n_arrived;
+    return KVT_OK;
+}
+
+kvt_code engine_fill(const kvt_engine *e, kvt_lane *out, int budget, int layer, int lane,
+                     const int64_t *pos, int64_t n_slot, kvt_err *err)
+{
+    const engine_layer *l = &e->layer[layer];
+    const kvt_view *plans = &l->feed.drop_step;
+    unsigned needs = e->traits.needs;
+    parts p = parts_of(e, layer, lane, pos, n_slot);
+    fill_place(e, out, budget, layer, lane, pos, n_slot);
+    if (fill_views(e, out, layer, &p, err) ||
+        ((needs & KVT_NEED_FUTURE) && fill_future(e, out, layer, &p.heads, err)))
+        return err->code;
+    if ((needs & KVT_NEED_PLAN) && budget >= 0 && plans->data) {
+        kvt_view plan = kvt_view_at(plans, budget);
+        if (cut(&out->drop_step, &plan, 'T', &p.own, err))
             return err->code;
     }
     if ((needs & KVT_NEED_PROBE) && l->n_arrived == e->n_prompt &&
-        fill_probe(e, out, budget, layer, &heads, &one, err))
+        fill_probe(e, out, budget, layer, &p.heads, &p.one, err))
         return err->code;
     if ((needs & KVT_NEED_WEIGHTS) &&
         engine_fill_tensors(e, &e->weights, &out->weights, layer, lane, err))

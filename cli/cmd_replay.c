@@ -88,29 +88,35 @@ static kvt_code join(buf *out, const cli_list *list, kvt_err *err)
     return buf_check(out, err);
 }
 
-static void print_json(const cli *c, const kvt_results *results, const kvt_table *cells,
-                       const kvt_replay_counts *n, const char *code)
+/* A member of text, which may come from a plug-in. */
+static void print_member(const char *name, const char *text)
 {
-    buf command;
-    buf_init(&command, 1 << 16);
-    json_quote(&command, c->command_line, strlen(c->command_line));
-    (void)results;
+    buf quoted;
+    buf_init(&quoted, 1 << 16);
+    json_quote(&quoted, text, strlen(text));
+    printf(", \"%s\": %s", name, buf_get(&quoted));
+    buf_fini(&quoted);
+}
+
+static void print_json(const cli *c, const kvt_table *cells, const kvt_replay_counts *n,
+                       const char *code)
+{
     printf("{\"schema\": \"kvt-replay-1\",\n \"rows\": ");
     cli_json_rows(stdout, cells);
-    printf(
-        ",\n \"run\": {\"command\": %s, \"code\": \"%s\", \"threads\": %d, \"traces\": %lld, "
-        "\"passes\": %lld, \"cells\": %lld, \"computed\": %lld, \"reused\": %lld, \"skipped\": "
-        "%lld, "
-        "\"failed\": %lld, \"decisions\": %lld, \"read_s\": %.6f, \"rank_s\": %.6f, "
-        "\"judge_s\": %.6f, "
-        "\"write_s\": %.6f, \"left_out\": \"%s\", \"no_file\": \"%s\", \"no_trace\": "
-        "\"%s\"}}\n",
-        buf_get(&command), code, kvt_threads(&c->ctx), (long long)n->n_trace,
-        (long long)n->n_pass, (long long)n->n_cell, (long long)n->computed,
-        (long long)n->reused, (long long)n->skipped, (long long)n->failed,
-        (long long)n->decisions, n->read_s, n->rank_s, n->judge_s, n->write_s, n->left_out,
-        n->no_file, n->no_trace);
-    buf_fini(&command);
+    printf(",\n \"run\": {\"code\": \"%s\"", code);
+    print_member("command", c->command_line);
+    printf(", \"threads\": %d, \"traces\": %lld, \"passes\": %lld, \"cells\": %lld, "
+           "\"computed\": %lld, \"reused\": %lld, \"skipped\": %lld, \"failed\": %lld, "
+           "\"decisions\": %lld, \"read_s\": %.6f, \"rank_s\": %.6f, \"judge_s\": %.6f, "
+           "\"write_s\": %.6f",
+           kvt_threads(&c->ctx), (long long)n->n_trace, (long long)n->n_pass,
+           (long long)n->n_cell, (long long)n->computed, (long long)n->reused,
+           (long long)n->skipped, (long long)n->failed, (long long)n->decisions, n->read_s,
+           n->rank_s, n->judge_s, n->write_s);
+    print_member("left_out", n->left_out);
+    print_member("no_file", n->no_file);
+    print_member("no_trace", n->no_trace);
+    printf("}}\n");
 }
 
 static kvt_code print_results(cli *c, const replay_options *o, const kvt_results *results,
@@ -122,7 +128,7 @@ static kvt_code print_results(cli *c, const replay_options *o, const kvt_results
         code = kvt_report_make(&cells, "cells", results, NULL, &c->ctx, err);
         if (code != KVT_OK)
             return code;
-        print_json(c, results, kvt_report_table(cells), counts, kvt_code_name(outcome));
+        print_json(c, kvt_report_table(cells), counts, kvt_code_name(outcome));
         kvt_report_free(cells);
     } else {
         code = cli_replay_table(c, results, err);

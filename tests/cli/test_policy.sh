@@ -71,7 +71,9 @@ run "$kvt" policy show h2o
 says out "keeps         4 bytes beside each slot"
 says out "reads         whole rows of attention"
 run "$kvt" policy show quest
-says out "keeps         32 bytes beside each slot (heads of 128 channels)"
+says out "keeps         32 bytes beside each slot (128 channels)"
+run "$kvt" policy show r-kv
+says out "keeps         2048 bytes beside each lane, of each query head (128 channels)"
 run "$kvt" policy show snapkv
 grep -q "^keeps\|^reads" "$scratch/out" && fail "snapkv keeps nothing beside its slots"
 
@@ -160,6 +162,15 @@ run "$kvt" policy show my-2nd --plugin ./my-2nd.so
 exits 0
 says out "my-2nd - keep the first tokens"
 says out "sinks=4"
+# What a plug-in says is text, also in JSON.
+sed -e 's/my-2nd/my-4th/g' -e 's/\.traits = {/.why_not = "it says \\"no\\"", .traits = {.exactness = KVT_NOT_REPLAYABLE,/' \
+    -e 's/\.exactness = KVT_EXACT,*//' my-2nd.c >my-4th.c
+run sh -c "$(echo "$build" | sed 's/my-2nd/my-4th/g')"
+exits 0
+run "$kvt" replay "$source_dir/traces/samples/dialogue.h5" -p all -b 40 --plugin ./my-4th.so --layers 2 --out '' --json -q
+exits 0
+jq -e '.run.no_trace | contains("my-4th (it says \"no\")")' out >/dev/null || fail "the reason of a plug-in: $(tail -c 300 out)"
+
 # Of two plug-ins the second one is found, with a trace, too.
 sed 's/my-2nd/my-3rd/g' my-2nd.c >my-3rd.c
 run sh -c "$(echo "$build" | sed 's/my-2nd/my-3rd/g')"

@@ -121,39 +121,44 @@ static void show_every(FILE *out, const kvt_policy *p, const kvt_traits *t)
     label(out, "every", text);
 }
 
-static kvt_work work_of(const kvt_policy *p, const void *params, int64_t head_dim)
+static kvt_work work_of(const kvt_policy *p, const void *params, int64_t head_dim,
+                        int64_t lane_heads)
 {
-    kvt_work work = {.head_dim = head_dim};
+    kvt_work work = {.head_dim = head_dim, .lane_heads = lane_heads};
     p->work(params, &work);
     return work;
+}
+
+/* `n` bytes for heads of 128 channels; what they are for heads of half as many, and for two of
+ * them, says what they depend on. */
+static void show_bytes(FILE *out, const char *name, const char *of, int64_t n, int64_t half,
+                       int64_t two)
+{
+    char text[120];
+    if (n == 0)
+        return;
+    snprintf(text, sizeof text, "%lld bytes beside each %s%s%s", (long long)n, of,
+             n == two ? "" : ", of each query head", n == half ? "" : " (128 channels)");
+    label(out, name, text);
 }
 
 /* What it keeps beside its slots (--fair bytes pays for that), and what it reads as published.
  */
 static void show_work(FILE *out, const kvt_policy *p)
 {
-    char text[200];
     void *params = p->work ? kvt_alloc(1, p->params_size) : NULL;
     if (!params)
         return;
     if (p->params)
         kvt_param_defaults(p->params, params);
-    kvt_work work = work_of(p, params, 128), half = work_of(p, params, 64);
+    kvt_work w = work_of(p, params, 128, 1), half = work_of(p, params, 64, 1);
+    kvt_work two = work_of(p, params, 128, 2);
     kvt_free(params);
-    const char *dim = " (heads of 128 channels)";
-    if (work.state_bytes_slot > 0) {
-        snprintf(text, sizeof text, "%lld bytes beside each slot%s",
-                 (long long)work.state_bytes_slot,
-                 work.state_bytes_slot == half.state_bytes_slot ? "" : dim);
-        label(out, "keeps", text);
-    }
-    if (work.state_bytes_lane > 0) {
-        snprintf(text, sizeof text, "%lld bytes beside each lane%s",
-                 (long long)work.state_bytes_lane,
-                 work.state_bytes_lane == half.state_bytes_lane ? "" : dim);
-        label(out, work.state_bytes_slot > 0 ? "" : "keeps", text);
-    }
-    if (work.whole_rows)
+    show_bytes(out, "keeps", "slot", w.state_bytes_slot, half.state_bytes_slot,
+               two.state_bytes_slot);
+    show_bytes(out, w.state_bytes_slot > 0 ? "" : "keeps", "lane", w.state_bytes_lane,
+               half.state_bytes_lane, two.state_bytes_lane);
+    if (w.whole_rows)
         label(out, "reads", "whole rows of attention, which fused kernels do not keep");
 }
 

@@ -79,7 +79,7 @@ static int by_tokens(const void *a, const void *b)
  * takes more, its lane has a state beside them, or query heads share what was a kv head's. */
 static int64_t fair_slots(const pass *x, int64_t b, int64_t slot_bytes)
 {
-    kvt_work work = {.head_dim = slot_bytes / 4};
+    kvt_work work = {.head_dim = slot_bytes / 4, .lane_heads = x->n_head / x->n_lane};
     if (x->use->policy->work)
         x->use->policy->work(x->use->params, &work);
     int64_t per = x->lane_share, state = work.state_bytes_lane;

@@ -9,6 +9,7 @@
 
 typedef struct kvt_work {
     int64_t head_dim;         /* given: channels of a head of the model */
+    int64_t lane_heads;       /* given: query heads of a lane */
     int64_t extra_tokens;     /* probe tokens run through the model once (lookahead, draft) */
     int64_t draft_tokens;     /* tokens generated one at a time before the decision */
     double rows_frac;         /* share of the N x N prompt rows that must be formed again */

@@ -151,7 +151,7 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
 static void work(const void *params_, kvt_work *work)
 {
     const morphkv *p = params_;
-    work->state_bytes_slot = p->window * (int64_t)sizeof(float);
+    work->state_bytes_slot = work->lane_heads * p->window * (int64_t)sizeof(float);
 }
 
 const kvt_policy kvt_policy_morphkv = {

@@ -166,12 +166,11 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
         out[s] = good ? (float)(p->lambda * (double)out[s] - (1 - p->lambda) * red[s]) : NAN;
 }
 
-/* The code keeps the window's queries, not their rows: two bytes a number, for each query head
- * of the group; here one head's. */
+/* The code keeps the window's queries, not their rows: two bytes a number. */
 static void work(const void *params_, kvt_work *work)
 {
     const r_kv *p = params_;
-    work->state_bytes_lane = p->window * work->head_dim * 2;
+    work->state_bytes_lane = work->lane_heads * p->window * work->head_dim * 2;
 }
 
 const kvt_policy kvt_policy_r_kv = {

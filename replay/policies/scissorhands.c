@@ -157,7 +157,7 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
 static void work(const void *params_, kvt_work *work)
 {
     const scissorhands *p = params_;
-    work->state_bytes_slot = p->compat == IS_KVCF ? 4 : (p->rows + 7) / 8;
+    work->state_bytes_slot = p->compat == IS_KVCF ? 4 : work->lane_heads * ((p->rows + 7) / 8);
     work->whole_rows = true;
 }
 

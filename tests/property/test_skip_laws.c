@@ -131,7 +131,7 @@ static void pages_have_metadata(void **state)
     const kvt_policy *p = kvt_policy_find("quest");
     void *params = kvt_arena_get(laws_memory, p->params_size);
     kvt_param_defaults(p->params, params);
-    kvt_work work = {.head_dim = 64};
+    kvt_work work = {.head_dim = 64, .lane_heads = 1};
     p->work(params, &work);
     assert_int_equal(work.state_bytes_slot, 4 * 64 / 16);
 }

@@ -130,3 +130,25 @@ char *runs_text(const kvt_results *s)
     free(line);
     return out;
 }
+
+void runs_same(const kvt_results *a, const kvt_results *b, const char *what)
+{
+    char *x = runs_text(a), *y = runs_text(b);
+    if (strcmp(x, y) != 0) {
+        size_t i = 0;
+        while (x[i] == y[i])
+            i++;
+        fail_msg("%s: differs at '%.120s' and '%.120s'", what, x + i, y + i);
+    }
+    free(x);
+    free(y);
+}
+
+void runs_join(kvt_results *to, kvt_results *from)
+{
+    kvt_err err;
+    for (int64_t i = 0; i < from->n; i++)
+        CHECK_OK(kvt_results_add(to, from->result[i], &err), &err);
+    from->n = 0;
+    kvt_results_free(from);
+}

@@ -24,5 +24,9 @@ double runs_value(const kvt_cell *c, const char *column);
 /* Every cell and lane as text, sorted, so that two runs can be compared whatever their order.
  * free() it. */
 char *runs_text(const kvt_results *s);
+/* Fails with the place where the texts differ. */
+void runs_same(const kvt_results *a, const kvt_results *b, const char *what);
+/* Adds the results of `from`, which is freed, to `to`. */
+void runs_join(kvt_results *to, kvt_results *from);
 
 #endif

@@ -50,24 +50,12 @@ static void vary(const void *params_, kvt_traits *traits)
     traits->may_exceed = p->evict_after > 1;
 }
 
-static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
-{
-    const morphkv *p = params_;
-    return kvt_window_fits(p->window, budget, n_token, why, cap);
-}
-
-static int64_t window(const void *params_, int64_t n_prompt)
-{
-    const morphkv *p = params_;
-    return kvt_min(p->window, n_prompt);
-}
-
 static void size(const void *params_, const kvt_sequence *seq, int64_t budget, int *slot_width,
                  size_t *state_size)
 {
     const morphkv *p = params_;
     (void)budget;
-    *slot_width = (int)(p->window * (seq->geometry->n_head / seq->geometry->n_kv_head));
+    *slot_width = (int)(p->window * kvt_lane_heads(seq));
     *state_size = sizeof(int64_t); /* rows so far */
 }
 
@@ -113,7 +101,7 @@ static void find_best(float *best, const float *mark, const double *scale, int64
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
 {
     const morphkv *p = params_;
-    int64_t H = lane->seq->geometry->n_head / lane->seq->geometry->n_kv_head, W = p->window;
+    int64_t H = kvt_lane_heads(lane->seq), W = p->window;
     int64_t n = kvt_pin_window(out, pinned, lane->n_slot, W);
     double *scale = kvt_arena_array(lane->scratch, H * W, sizeof *scale);
     float *best = kvt_arena_array(lane->scratch, W, sizeof *best);
@@ -138,13 +126,10 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
 {
     const morphkv *p = params_;
     for (int i = 0; i < n_lane; i++) {
-        int64_t n = lane[i].n_slot, open = budget[i];
+        int64_t n = lane[i].n_slot;
         bool all = (double)(n + 1) < (double)(1 + budget[i]) * p->evict_after;
-        for (int64_t s = 0; s < n; s++)
-            open -= pinned[i][s];
-        all = all || kvt_keep_best(keep[i], scores[i], pinned[i], n, open, lane[i].scratch) < 0;
-        for (int64_t s = 0; all && s < n; s++)
-            keep[i][s] = true;
+        (void)kvt_keep_budget(keep[i], scores[i], pinned[i], n, all ? n : budget[i],
+                              lane[i].scratch);
     }
 }
 
@@ -180,8 +165,8 @@ const kvt_policy kvt_policy_morphkv = {
     .params_size = sizeof(morphkv),
     .params = params,
     .vary = vary,
-    .fits = fits,
-    .window = window,
+    .fits = kvt_window_held,
+    .window = kvt_window_rows,
     .size = size,
     .step = step,
     .score = score,

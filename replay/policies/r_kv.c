@@ -69,18 +69,6 @@ static const kvt_param params[] = {
     {0},
 };
 
-static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
-{
-    const r_kv *p = params_;
-    return kvt_window_fits(p->window, budget, n_token, why, cap);
-}
-
-static int64_t window(const void *params_, int64_t n_prompt)
-{
-    const r_kv *p = params_;
-    return kvt_min(p->window, n_prompt);
-}
-
 static void size(const void *params_, const kvt_sequence *seq, int64_t budget, int *slot_width,
                  size_t *state_size)
 {
@@ -201,8 +189,8 @@ const kvt_policy kvt_policy_r_kv = {
                .one_ranking = true},
     .params_size = sizeof(r_kv),
     .params = params,
-    .fits = fits,
-    .window = window,
+    .fits = kvt_window_held,
+    .window = kvt_window_rows,
     .size = size,
     .step = step,
     .score = score,

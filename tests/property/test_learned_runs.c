@@ -84,28 +84,6 @@ static kvt_results *with(const kvt_replay_spec *spec, int n_thread)
     return found;
 }
 
-static void same_text(const kvt_results *a, const kvt_results *b, const char *what)
-{
-    char *x = runs_text(a), *y = runs_text(b);
-    if (strcmp(x, y) != 0) {
-        size_t i = 0;
-        while (x[i] == y[i])
-            i++;
-        fail_msg("%s: differs at '%.120s' and '%.120s'", what, x + i, y + i);
-    }
-    free(x);
-    free(y);
-}
-
-static void join(kvt_results *to, kvt_results *from)
-{
-    kvt_err err;
-    for (int64_t i = 0; i < from->n; i++)
-        CHECK_OK(kvt_results_add(to, from->result[i], &err), &err);
-    from->n = 0;
-    kvt_results_free(from);
-}
-
 /* ---- the same bytes ------------------------------------------------------------------------
  */
 
@@ -127,15 +105,15 @@ static void threads_and_shards_change_nothing(void **state)
         kvt_results *one = with(&spec, 1);
         for (int n = 2; n <= 5; n += 3) {
             kvt_results *many = with(&spec, n);
-            same_text(one, many, "threads");
+            runs_same(one, many, "threads");
             kvt_results_free(many);
         }
         spec.n_shard = 3;
         spec.shard = 1;
         kvt_results *all = with(&spec, 1);
         for (spec.shard = 2; spec.shard <= 3; spec.shard++)
-            join(all, with(&spec, 2));
-        same_text(one, all, "shards");
+            runs_join(all, with(&spec, 2));
+        runs_same(one, all, "shards");
         kvt_results_free(all);
         kvt_results_free(one);
     }

@@ -32,29 +32,6 @@ static kvt_replay_spec spec_of(const char *const *path, int n)
         .trace = path, .n_trace = n, .policies = policies, .budgets = budgets, .out_dir = ""};
 }
 
-static void same_text(const kvt_results *a, const kvt_results *b, const char *what)
-{
-    char *x = runs_text(a), *y = runs_text(b);
-    if (strcmp(x, y) != 0) {
-        size_t i = 0;
-        while (x[i] == y[i])
-            i++;
-        fail_msg("%s: differs at '%.120s' and '%.120s'", what, x + i, y + i);
-    }
-    free(x);
-    free(y);
-}
-
-/* Adds the results of `from` to `to`. */
-static void join(kvt_results *to, kvt_results *from)
-{
-    kvt_err err;
-    for (int64_t i = 0; i < from->n; i++)
-        CHECK_OK(kvt_results_add(to, from->result[i], &err), &err);
-    from->n = 0;
-    kvt_results_free(from);
-}
-
 static void one_pass_is_a_pass_for_each_budget(void **state)
 {
     static const char *const one[] = {"5", "8", "12", "18", "22", "60"};
@@ -67,9 +44,9 @@ static void one_pass_is_a_pass_for_each_budget(void **state)
         kvt_results *each = runs_replay(&spec, NULL);
         for (int i = 1; i < 6; i++) {
             spec.budgets = one[i];
-            join(each, runs_replay(&spec, NULL));
+            runs_join(each, runs_replay(&spec, NULL));
         }
-        same_text(all, each, "one pass, six passes");
+        runs_same(all, each, "one pass, six passes");
         kvt_results_free(all);
         kvt_results_free(each);
     }
@@ -89,7 +66,7 @@ static void order_changes_nothing(void **state)
         "snapkv:window=4,compat=kvcf,pyramidkv:window=4,snapkv:window=4";
     spec.budgets = "60,22,18,12,50%,8,5";
     kvt_results *b = runs_replay(&spec, NULL);
-    same_text(a, b, "two orders");
+    runs_same(a, b, "two orders");
     kvt_results_free(a);
     kvt_results_free(b);
 }
@@ -119,7 +96,7 @@ static void threads_change_nothing(void **state)
     kvt_results *one = with_threads(&spec, 1);
     for (int n = 2; n <= 8; n *= 2) {
         kvt_results *many = with_threads(&spec, n);
-        same_text(one, many, "threads");
+        runs_same(one, many, "threads");
         for (int64_t i = 0; i < one->n; i++) {
             const kvt_result *a = one->result[i], *b = many->result[i];
             int64_t lanes = (int64_t)a->n_layer * a->n_lane;
@@ -147,11 +124,11 @@ static void shards_add_up(void **state)
     for (spec.shard = 1; spec.shard <= 3; spec.shard++) {
         kvt_results *part = runs_replay(&spec, NULL);
         if (parts)
-            join(parts, part);
+            runs_join(parts, part);
         else
             parts = part;
     }
-    same_text(all, parts, "three shards");
+    runs_same(all, parts, "three shards");
     kvt_results_free(all);
     kvt_results_free(parts);
     kvt_err err;
@@ -181,7 +158,7 @@ static void what_is_there_is_not_computed_again(void **state)
     kvt_results *again = runs_replay(&spec, &n);
     assert_int_equal(n.computed, 0);
     assert_int_equal(n.reused, n.n_cell);
-    same_text(first, again, "resume");
+    runs_same(first, again, "resume");
     kvt_results_free(again);
     /* More budgets: only those are computed, and what comes back is what a fresh run gives. */
     spec.budgets = "5,8,12,18";
@@ -190,7 +167,7 @@ static void what_is_there_is_not_computed_again(void **state)
     kvt_replay_spec fresh = spec;
     fresh.out_dir = "";
     kvt_results *whole = runs_replay(&fresh, NULL);
-    same_text(again, whole, "two halves");
+    runs_same(again, whole, "two halves");
     kvt_results_free(whole);
     kvt_results_free(again);
     /* Fewer: cells that were not asked for stay out. */
@@ -261,7 +238,7 @@ static void damaged_results_are_computed_again(void **state)
     CHECK_OK(kvt_replay(&again, &n, &spec, &ctx, &err), &err);
     assert_int_equal(warnings, 1);
     assert_int_equal(n.reused, 0);
-    same_text(first, again, "damaged file");
+    runs_same(first, again, "damaged file");
     kvt_results_free(again);
     again = runs_replay(&spec, &n); /* the new file took the place of the old one */
     assert_int_equal(n.computed, 0);

@@ -196,8 +196,7 @@ kvt_code plan_layers(bool *out, const plan *p, const kvt_trace_info *info, kvt_e
 /* ---- the plan alone ------------------------------------------------------------------------
  */
 
-/* Bytes of the arrays that a pass writes. */
-static int64_t pass_bytes(const pass *x, const bool *layers)
+int64_t plan_bytes(const pass *x, const bool *layers)
 {
     int64_t lanes = 0, N = x->n_prompt, M = x->n_response;
     for (int l = 0; l < x->n_layer; l++)
@@ -207,44 +206,6 @@ static int64_t pass_bytes(const pass *x, const bool *layers)
     return x->reason[0]
                ? 0
                : once + x->n_cell * (cell + (x->ranked ? 4 * lanes : 4 * lanes * (N + M)));
-}
-
-static kvt_code plan_trace(plan *p, int trace, kvt_replay_counts *n, kvt_err *err)
-{
-    kvt_trace *t;
-    if (kvt_trace_open(&t, p->set.trace[trace].path, p->spec->cache_bytes, err))
-        return err->code;
-    kvt_code code = plan_layers(p->layers, p, kvt_trace_info_of(t), err);
-    for (int u = 0; !code && u < p->n_use; u++) {
-        pass *x;
-        if (!plan_in_shard(p, (int64_t)trace * p->n_use + u))
-            continue;
-        code = plan_pass(&x, p, &p->use[u], trace, t, err);
-        if (code)
-            break;
-        n->n_pass++;
-        n->n_cell += x->n_cell;
-        n->skipped += x->reason[0] ? x->n_cell : 0;
-        n->bytes_planned += pass_bytes(x, p->layers);
-        pass_free(x);
-    }
-    kvt_trace_close(t);
-    return code;
-}
-
-kvt_code kvt_replay_plan(kvt_replay_counts *counts, const kvt_replay_spec *spec,
-                         const kvt_ctx *ctx, kvt_err *err)
-{
-    static const kvt_ctx quiet = {0};
-    plan p;
-    *counts = (kvt_replay_counts){0};
-    kvt_code code = plan_open(&p, spec, ctx ? ctx : &quiet, err);
-    for (int i = 0; !code && i < p.set.n; i++) {
-        counts->n_trace++;
-        code = plan_trace(&p, i, counts, err);
-    }
-    plan_close(&p);
-    return code;
 }
 
 kvt_code kvt_replay_reason(char *why, size_t cap, const kvt_replay_spec *spec,

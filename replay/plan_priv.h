@@ -79,6 +79,9 @@ void plan_leave_out(plan *p);
 /* Budgets in whole slots, rising, equal ones once, each with its name. */
 KVT_CHECKED kvt_code plan_cells(const plan *p, pass *x, int trace, const kvt_trace *t,
                                 const bool *layers, kvt_err *err);
+/* Bytes of the arrays that a pass writes. */
+int64_t plan_bytes(const pass *x, const bool *layers);
+
 /* plan_reason.c: into x->reason, "" where it can. */
 void plan_reason(const plan *p, pass *x, int trace, kvt_trace *t);
 /* Slots per lane of a pass at a budget; layers [L] are those that are replayed. */

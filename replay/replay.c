@@ -455,6 +455,14 @@ static kvt_code end_of_run(const job *j, int n_bad, kvt_err *err)
     return KVT_OK;
 }
 
+/* The folder, and what its files hold. */
+static void begin(job *j)
+{
+    choose_folder(j);
+    kvt_cell_schema(&j->cells);
+    kvt_lane_schema(&j->lanes);
+}
+
 kvt_code kvt_replay(kvt_results **out, kvt_replay_counts *counts, const kvt_replay_spec *spec,
                     const kvt_ctx *ctx, kvt_err *err)
 {
@@ -470,11 +478,8 @@ kvt_code kvt_replay(kvt_results **out, kvt_replay_counts *counts, const kvt_repl
     if (own.cache_bytes == 0)
         own.cache_bytes = (size_t)KVT_REPLAY_CACHE_DEFAULT << 20;
     kvt_code code = plan_open(&p, &own, ctx ? ctx : &quiet, err);
-    if (!code) {
-        choose_folder(&j);
-        kvt_cell_schema(&j.cells);
-        kvt_lane_schema(&j.lanes);
-    }
+    if (!code)
+        begin(&j);
     for (int i = 0; !code && i < p.set.n; i++) {
         j.trace = i;
         j.n->n_trace++;
@@ -491,4 +496,49 @@ kvt_code kvt_replay(kvt_results **out, kvt_replay_counts *counts, const kvt_repl
     memcpy(j.n->no_trace, p.no_trace, sizeof j.n->no_trace);
     plan_close(&p);
     return code ? code : end_of_run(&j, n_bad, err);
+}
+
+/* ---- the plan alone ------------------------------------------------------------------------
+ */
+
+/* What a trace has to be run for: cells that have a result are counted and taken off. */
+static kvt_code count_trace(job *j, kvt_err *err)
+{
+    plan *p = j->p;
+    if (kvt_trace_open(&j->t, p->set.trace[j->trace].path, p->spec->cache_bytes, err))
+        return err->code;
+    j->info = kvt_trace_info_of(j->t);
+    if (plan_layers(p->layers, p, j->info, err) || load_old(j, err) || list_passes(j, err))
+        return err->code;
+    for (int i = 0; i < j->n_list; i++) {
+        const pass *x = j->list[i];
+        j->n->skipped += x->reason[0] ? x->n_cell : 0;
+        j->n->bytes_planned += plan_bytes(x, p->layers);
+    }
+    return KVT_OK;
+}
+
+kvt_code kvt_replay_plan(kvt_replay_counts *counts, const kvt_replay_spec *spec,
+                         const kvt_ctx *ctx, kvt_err *err)
+{
+    static const kvt_ctx quiet = {0};
+    plan p;
+    kvt_replay_spec own = *spec;
+    job j = {.p = &p, .n = counts, .out = kvt_alloc(1, sizeof *j.out)};
+    own.keep_arrays = false;
+    *counts = (kvt_replay_counts){0};
+    if (!j.out)
+        return kvt_fail_memory(err, sizeof *j.out);
+    kvt_code code = plan_open(&p, &own, ctx ? ctx : &quiet, err);
+    if (!code)
+        begin(&j);
+    for (int i = 0; !code && i < p.set.n; i++) {
+        j.trace = i;
+        counts->n_trace++;
+        code = count_trace(&j, err);
+        close_trace(&j);
+    }
+    kvt_results_free(j.out);
+    plan_close(&p);
+    return code;
 }

@@ -324,7 +324,17 @@ static void a_plan_counts_and_runs_nothing(void **state)
     kvt_results_free(runs_replay(&spec, &n));
     assert_int_equal(plan.n_pass, n.n_pass);
     assert_int_equal(plan.n_cell, n.n_cell);
-    assert_true(plan.bytes_planned > 0 && plan.computed == 0);
+    assert_true(plan.bytes_planned > 0 && plan.computed == 0 && plan.reused == 0);
+    /* What is there already is no work. */
+    spec.out_dir = out_folder("planned");
+    kvt_results_free(runs_replay(&spec, &n));
+    CHECK_OK(kvt_replay_plan(&plan, &spec, NULL, &err), &err);
+    assert_int_equal(plan.reused, n.n_cell);
+    assert_int_equal(plan.n_cell, n.n_cell);
+    assert_int_equal(plan.bytes_planned, 0);
+    spec.recompute = true;
+    CHECK_OK(kvt_replay_plan(&plan, &spec, NULL, &err), &err);
+    assert_true(plan.reused == 0 && plan.bytes_planned > 0);
 }
 
 /* Over one ranking a larger budget keeps all that a smaller one keeps. */

@@ -6,10 +6,9 @@
  * With W the tokens from the start of the question to the prompt's end, A the attention of
  * those queries and n = S - W slots in front of them,
  *
- *   heads=layer   score[s] = sum over all query heads of the layer and Q of A[H Q s], s < n:
- *                 one set for all lanes of the layer
- *   heads=lane    score[s] = sum over the query heads of the lane and Q of
- *                 weight(i) A[H i s], a set for each lane
+ *   score[s]      sum over H and Q of weight(i) A[H i s], s < n, with
+ *   heads=layer   all query heads of the layer: one set for all of its lanes
+ *   heads=lane    the query heads of the lane: a set for each lane
  *   weight(i)     1, or with rows=keys n + i for the i-th row of the question (from 0)
  *
  * and the question itself is pinned. W is window=N, or where that is 0 begins at the trace's

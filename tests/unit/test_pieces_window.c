@@ -178,6 +178,22 @@ static void lanes_of_a_layer_lie_together(void **state)
     assert_int_equal(kvt_layer_lanes(lane, 1), 1);
 }
 
+/* Those hooks read the first number of the parameters. */
+static void window_hooks_find_their_window(void **state)
+{
+    (void)state;
+    int found = 0;
+    for (const kvt_policy *const *p = kvt_policies(); *p; p++) {
+        if ((*p)->window != kvt_window_rows && (*p)->fits != kvt_window_held)
+            continue;
+        const kvt_param *window = kvt_param_find((*p)->params, "window");
+        assert_non_null(window);
+        assert_true(window->type == KVT_INT && window->offset == 0);
+        found++;
+    }
+    assert_true(found > 5);
+}
+
 static void bits_are_put_and_counted(void **state)
 {
     (void)state;
@@ -206,6 +222,7 @@ int main(void)
         cmocka_unit_test(cut_lanes_keep_their_ends),
         cmocka_unit_test(shares_are_rounded_down),
         cmocka_unit_test(lanes_of_a_layer_lie_together),
+        cmocka_unit_test(window_hooks_find_their_window),
         cmocka_unit_test(bits_are_put_and_counted),
     };
     memory = kvt_arena_new(1 << 20);

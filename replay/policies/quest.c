@@ -56,8 +56,7 @@ static const kvt_choice compats[] = {
 };
 
 static const kvt_param params[] = {
-    KVT_PARAM_CHOICE(quest, compat, COMPAT_PAPER, compats,
-                     "published implementation to follow"),
+    KVT_PARAM_COMPAT(quest, compats),
     KVT_PARAM(quest, page, 16, 1, 4096, "tokens", "tokens of a page"),
     KVT_PARAM(quest, last, 0, 0, 1, "", "the last page is always read, and counts"),
     KVT_PARAM(quest, least, 1, 1, 4096, "pages",

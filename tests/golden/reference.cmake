@@ -4,7 +4,7 @@ kvt_link(make_synth traces)
 add_test(NAME test_replay_reference
          COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test_replay_reference.sh $<TARGET_FILE:kvt>
                  $<TARGET_FILE:make_synth> ${PROJECT_SOURCE_DIR})
-set_tests_properties(test_replay_reference PROPERTIES LABELS golden SKIP_RETURN_CODE 77 TIMEOUT 900)
+set_tests_properties(test_replay_reference PROPERTIES LABELS golden SKIP_RETURN_CODE 77 TIMEOUT 1800)
 
 # The same on captured traces with probes, and scorers that kvt train made of them.
 add_test(NAME test_replay_learned

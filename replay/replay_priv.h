@@ -8,11 +8,10 @@
  *   pass.c   one trace through all its passes; live.c those that act row by row, join.c those
  *            that average slots, channels.c those that drop channels of the keys
  *   finish.c what was judged becomes cells and lanes
- *   plan.c   which passes there are: plan_ask.c of which policies, plan_cell.c their budgets and
- *            names, plan_probe.c and plan_weights.c what they read beside the trace,
- *            plan_reason.c what they lack
- *   threshold.c  the threshold that meets a budget on the other traces
- *   replay.c the whole run */
+ *   plan.c   which passes there are: plan_ask.c of which policies, plan_cell.c their budgets
+ * and names, plan_probe.c and plan_weights.c what they read beside the trace, plan_reason.c
+ * what they lack threshold.c  the threshold that meets a budget on the other traces replay.c
+ * the whole run */
 #ifndef REPLAY_PRIV_H
 #define REPLAY_PRIV_H
 
@@ -186,17 +185,17 @@ typedef struct pass {
     bool drew;                 /* random numbers were drawn */
     int64_t oracle_limit;      /* bytes that the best schedule of a lane may take */
 
-    uint64_t *kept;      /* [L A N] on top: bit c, kept by cell c */
-    float *score;        /* [L A N] NULL: there is none */
-    uint8_t *pinned;     /* [L A N] */
-    int32_t *rank;       /* [L A N] one ranking */
-    int32_t *cut;        /* [n_cell L A] */
+    uint64_t *kept;       /* [L A N] on top: bit c, kept by cell c */
+    float *score;         /* [L A N] NULL: there is none */
+    uint8_t *pinned;      /* [L A N] */
+    int32_t *rank;        /* [L A N] one ranking */
+    int32_t *cut;         /* [n_cell L A] */
     uint16_t *evict_step; /* [n_cell L A T] STAYS: never; NULL: rank and cut say it */
-    float *lost;         /* [n_cell L H M] */
-    float *out_err;      /* [n_cell L H M] NULL: not asked for */
-    float *out_more;     /* [n_cell L H M OUT_MORE] other errors; NULL: not asked for */
-    int8_t *heavy;       /* [n_cell L H M] heavy keys that the row saw; NULL: not asked for */
-    float *seen;         /* [n_cell L A M] slots that each row saw */
+    float *lost;          /* [n_cell L H M] */
+    float *out_err;       /* [n_cell L H M] NULL: not asked for */
+    float *out_more;      /* [n_cell L H M OUT_MORE] other errors; NULL: not asked for */
+    int8_t *heavy;        /* [n_cell L H M] heavy keys that the row saw; NULL: not asked for */
+    float *seen;          /* [n_cell L A M] slots that each row saw */
     double *kept_mass; /* [n_cell L A] without rows: mass of what is kept, sum over the heads */
     double *measure; /* [n_cell L A LANE_METRICS_MAX] sum over decisions of each lane metric */
     int32_t *measured; /* the same extents: over how many */
@@ -213,7 +212,7 @@ typedef struct pass {
     int32_t *lane_channels;           /* [n_cell L A] of its keys; NULL: all */
     bool layer_drew[KVT_LAYERS_MAX], layer_scored[KVT_LAYERS_MAX];
     bool layer_odd[KVT_LAYERS_MAX]; /* a channel's score was no number */
-    int64_t decisions; /* slot updates */
+    int64_t decisions;              /* slot updates */
 } pass;
 
 /* Whether a metric is asked for: its index in kvt_metrics(). */
@@ -289,7 +288,7 @@ KVT_CHECKED kvt_code pass_run(pass *const *list, int n, kvt_trace *t, const bool
                               kvt_err *err);
 KVT_CHECKED kvt_code pass_make(pass *p, const kvt_trace_info *info,
                                kvt_err *err); /* its arrays */
-void pass_free(pass *p); /* NULL is fine */
+void pass_free(pass *p);                      /* NULL is fine */
 
 /* The result of a pass. `layers` [L of the trace]; truths as pass_run() left them; best from
  * truth_over_lanes(), NULL where the pass is not compared with the oracle. */

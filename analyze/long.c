@@ -3,7 +3,26 @@
 
 #include <string.h>
 
+#include "base/text.h"
 #include "kvt/analyze.h"
+
+/* Half a character is a token of its own in byte-level vocabularies: what is no character
+ * becomes U+FFFD, so that readers of UTF-8 take the table; the hex column has the bytes. out
+ * holds REPLACED times as many. */
+enum { REPLACED = 3 };
+static void put_text(char *out, const uint8_t *bytes, int64_t n)
+{
+    static const char unknown[] = "\xef\xbf\xbd";
+    for (int64_t b = 0; b < n;) {
+        uint32_t cp = 0;
+        int len = text_decode(&cp, bytes + b, (size_t)(n - b));
+        bool good = len > 0 && cp > 0;
+        memcpy(out, good ? (const char *)bytes + b : unknown, good ? (size_t)len : REPLACED);
+        out += good ? len : REPLACED;
+        b += good ? len : 1;
+    }
+    *out = 0;
+}
 
 static kvt_code read_text(long_trace *t, kvt_err *err)
 {
@@ -21,12 +40,12 @@ static kvt_code read_text(long_trace *t, kvt_err *err)
         int64_t n_byte = 0;
         if (kvt_trace_token_text(t->trace, i, &bytes, &n_byte, err) != KVT_OK)
             return err->code;
-        char *text = kvt_arena_get(t->text, (size_t)n_byte + 1);
+        char *text = kvt_arena_get(t->text, (size_t)n_byte * REPLACED + 1);
         char *hex = kvt_arena_get(t->text, (size_t)n_byte * 2 + 1);
         if (text == NULL || hex == NULL)
-            return kvt_fail_memory(err, (size_t)n_byte * 3);
+            return kvt_fail_memory(err, (size_t)n_byte * 5);
+        put_text(text, bytes, n_byte);
         for (int64_t b = 0; b < n_byte; b++) {
-            text[b] = (char)bytes[b];
             hex[2 * b] = digit[bytes[b] >> 4];
             hex[2 * b + 1] = digit[bytes[b] & 15];
         }

@@ -43,4 +43,23 @@ run "$python" "$(dirname "$0")/readers.py" results "$scratch/results" "$scratch/
 exits 0
 [ "$status" -eq 0 ] || cat "$scratch/err"
 
+# Tokens of half a character: the long tables are UTF-8, the hex column has the bytes.
+german=$source_dir/traces/samples/german-workshop.h5
+if [ -f "$german" ]; then
+    run "$kvt" replay "$german" -p window -b 10% --no-controls --out "$scratch/german" -q
+    exits 0
+    run "$kvt" report "$scratch/german" --csv "$scratch/long" --table evictions,steps
+    exits 0
+    for table in evictions steps; do
+        run "$python" -c "import csv, sys
+rows = list(csv.DictReader(open(sys.argv[1], encoding='utf-8', newline='')))
+halves = [r for r in rows if r['token_text'].endswith('\ufffd')]
+for r in rows:
+    text = bytes.fromhex(r['token_hex']).decode('utf-8', 'replace')
+    assert r['token_text'] in (text, chr(39) + text), r # an apostrophe guards against formulas
+assert rows and (halves or sys.argv[2] == 'steps')" "$scratch/long/$table.csv" "$table"
+        exits 0
+        [ "$status" -eq 0 ] || cat "$scratch/err"
+    done
+fi
 finish

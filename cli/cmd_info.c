@@ -11,6 +11,7 @@
 #include "cli/info_scorer.h"
 #include "cli/pager.h"
 #include "kvt/arena.h"
+#include "kvt/engine.h"
 #include "kvt/replay.h"
 #include "kvt/scorer.h"
 #include "traces/dataset.h"
@@ -158,9 +159,12 @@ static kvt_exactness class_of(const kvt_trace *t, const kvt_registry *r, const k
     kvt_err ignored; /* a policy that needs a parameter (scores:file=) has no default use */
     kvt_traits traits = p->traits;
     const char *never = NULL;
+    const kvt_trace_info *info = kvt_trace_info_of(t);
+    int64_t window = 0, before = info->n_query - info->facts.token.n_response;
     if (kvt_use_parse(&use, r, p->name, &ignored) == KVT_OK) {
         traits = use->traits;
         never = kvt_use_why_not(use);
+        window = kvt_use_window(use, info->facts.token.n_prompt);
     }
     kvt_use_free(use);
     if (never) {
@@ -173,8 +177,14 @@ static kvt_exactness class_of(const kvt_trace *t, const kvt_registry *r, const k
     }
     if (kvt_trace_lacks(t, traits.needs, why, cap))
         return KVT_NOT_REPLAYABLE;
-    bool decodes =
-        (traits.phases & KVT_DECODE) && kvt_trace_info_of(t)->facts.token.n_response > 0;
+    if ((traits.needs &
+         (KVT_NEED_ATTN | KVT_NEED_LOGITS | KVT_NEED_QUERIES | KVT_NEED_LAYER)) &&
+        window > before) {
+        snprintf(why, cap, "needs the last %lld prompt queries, which this trace lacks",
+                 (long long)window);
+        return KVT_NOT_REPLAYABLE;
+    }
+    bool decodes = (traits.phases & KVT_DECODE) && info->facts.token.n_response > 0;
     return decodes && traits.exactness < KVT_OPEN_LOOP ? KVT_OPEN_LOOP : traits.exactness;
 }
 

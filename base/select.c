@@ -3,8 +3,8 @@
  * A score becomes an unsigned key that rises as the score falls: NaN is the largest, -0 is 0.
  * Lower index wins among equal keys: the ranking sorts stably from the least significant digit,
  * the selection finds the k-th key and takes its ties from the left. Both are O(n) for any
- * input; nothing compares floats, so that no input is unlucky. Of doubles the upper half alone
- * is sorted so where that leaves little to put right. */
+ * input; nothing compares floats, so that no input is unlucky. The upper bits alone are sorted
+ * so where that leaves little to put right. */
 #include "base/select.h"
 
 #include <assert.h>
@@ -12,7 +12,8 @@
 #include <string.h>
 
 enum { DIGIT_MAX = 11, N_BUCKET = 1 << DIGIT_MAX, FEW = 48 };
-enum { LOWER = 31, MOVES = 4 }; /* bits of a double that seldom decide */
+/* More keys than MANY are sorted by one digit more before a few moves each put them right. */
+enum { MANY = 8192, MOVES = 4 };
 
 /* Bits of a digit: for few keys, clearing and adding up many buckets would cost more than a
  * pass. */
@@ -100,14 +101,32 @@ static bool put_right(int32_t *out, const uint64_t *key, int64_t n)
     return left > 0;
 }
 
-static void rank_keys(int32_t *out, const uint64_t *key, int64_t n, int n_bit, int32_t *other)
+/* Keys become what they are above the least one. Returns how many bits that takes. */
+static int lower_keys(uint64_t *key, int64_t n)
+{
+    uint64_t least = key[0], most = key[0];
+    int n_bit = 0;
+    for (int64_t i = 1; i < n; i++) {
+        least = key[i] < least ? key[i] : least;
+        most = key[i] > most ? key[i] : most;
+    }
+    for (int64_t i = 0; i < n; i++)
+        key[i] -= least;
+    for (most -= least; most; most >>= 1)
+        n_bit++;
+    return n_bit;
+}
+
+/* By the highest two or three digits first, which leave little to put right. */
+static void rank_keys(int32_t *out, uint64_t *key, int64_t n, int32_t *other)
 {
     if (n <= FEW) {
         insert_sort(out, key, n);
         return;
     }
-    if (n_bit == 64) {
-        radix_sort(out, key, n, LOWER, n_bit, other);
+    int n_bit = lower_keys(key, n), some = n_bit - (n > MANY ? 3 : 2) * digit_for(n);
+    if (some > 0) {
+        radix_sort(out, key, n, some, n_bit, other);
         if (put_right(out, key, n))
             return;
     }
@@ -123,7 +142,7 @@ bool select_rank(int32_t *out, const float *score, int64_t n, kvt_arena *work)
     if (key && other) {
         for (int64_t i = 0; i < n; i++)
             key[i] = key_of(score[i]);
-        rank_keys(out, key, n, 32, other);
+        rank_keys(out, key, n, other);
     }
     kvt_arena_rewind(work, mark);
     return key && other;
@@ -138,7 +157,7 @@ bool select_rank_double(int32_t *out, const double *score, int64_t n, kvt_arena 
     if (key && other) {
         for (int64_t i = 0; i < n; i++)
             key[i] = key_of_double(score[i]);
-        rank_keys(out, key, n, 64, other);
+        rank_keys(out, key, n, other);
     }
     kvt_arena_rewind(work, mark);
     return key && other;

@@ -8,12 +8,22 @@
 
 #include "kvt/api.h"
 
+enum { SLOTS_WIDTH = 16 };
+
 /* out[t width + i] = in[i row_stride + t] for n_row rows of n_token halves, decoded; rows
  * beyond the last are 0. width is a multiple of 8, at least n_row and at most 64. sum f64
  * [n_token] unless NULL is added to: each token's sum over the rows, exact (halves of at most
  * 1). */
 void slots_turn(float *out, double *sum, const uint16_t *in, int64_t row_stride, int64_t n_row,
                 int64_t n_token, int64_t width);
+
+/* sum f32 [SLOTS_WIDTH] += the attention of so many turned rows to each of n tokens (token
+ * NULL: 0, 1, ...). In no order: for halves, whose sums are exact up to 1 and at least 1
+ * beyond. */
+void slots_add(float *sum, const float *p, const int32_t *token, int64_t n);
+
+/* sum f64 [n] += each of n_row rows f32 [n] that lie `stride` apart, in their order. */
+void slots_pile(double *sum, const float *row, int64_t stride, int64_t n_row, int64_t n);
 
 /* out f32 [H D] = sum over s of p[h n + s] v[pos[s] v_stride + d]; p f32 [H n], pos [n]. */
 void slots_mix(float *out, const float *p, const int64_t *pos, int64_t n, const float *v,

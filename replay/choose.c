@@ -123,7 +123,22 @@ static bool all_fit(const table *t, const engine_turn *turn, int from, int m)
     return true;
 }
 
-static bool select_group(kvt_engine *e, const table *t, const engine_turn *turn, int n)
+/* The best of a lane beside what is pinned. False: no memory. */
+static bool select_lane(kvt_engine *e, engine_turn *turn, int64_t share)
+{
+    kvt_arena *hook = e->layer[turn->layer].hook;
+    int64_t open = kvt_max(share - turn->n_pinned, 0);
+    if (turn->order) {
+        turn->n_kept = kvt_min(turn->n_pinned + open, turn->view.n_slot);
+        return true;
+    }
+    int64_t kept =
+        kvt_keep_best(turn->keep, turn->score, turn->pinned, turn->view.n_slot, open, hook);
+    kvt_arena_rewind(hook, 0);
+    return kept >= 0;
+}
+
+static bool select_group(kvt_engine *e, const table *t, engine_turn *turn, int n)
 {
     for (int from = 0, m; e->policy->select && from < n; from += m) {
         m = group_size(turn, n, from, e->score_scope);
@@ -136,15 +151,9 @@ static bool select_group(kvt_engine *e, const table *t, const engine_turn *turn,
                           t->pinned + from, t->share + from);
         kvt_arena_rewind(e->layer[turn[from].layer].hook, 0);
     }
-    for (int i = 0; !e->policy->select && i < n; i++) {
-        kvt_arena *hook = e->layer[turn[i].layer].hook;
-        int64_t open = t->share[i] - turn[i].n_pinned;
-        int64_t kept = kvt_keep_best(turn[i].keep, turn[i].score, turn[i].pinned,
-                                     turn[i].view.n_slot, open, hook);
-        kvt_arena_rewind(hook, 0);
-        if (kept < 0)
+    for (int i = 0; !e->policy->select && i < n; i++)
+        if (!select_lane(e, &turn[i], t->share[i]))
             return false;
-    }
     return true;
 }
 
@@ -155,8 +164,7 @@ static bool counts_hold(kvt_engine *e, const engine_turn *turn, const int64_t *s
     int64_t kept = 0, may = 0;
     for (int i = 0; i < n; i++) {
         may += share[i];
-        for (int64_t s = 0; s < turn[i].view.n_slot; s++)
-            kept += turn[i].keep[s];
+        kept += turn_kept(&turn[i]);
     }
     if (kept <= may || e->traits.may_exceed)
         return true;
@@ -169,11 +177,12 @@ static bool counts_hold(kvt_engine *e, const engine_turn *turn, const int64_t *s
 /* ---- decisions -----------------------------------------------------------------------------
  */
 
-static void keep_all(kvt_engine *e, int budget, const engine_turn *turn, int n)
+static void keep_all(kvt_engine *e, int budget, engine_turn *turn, int n)
 {
     for (int i = 0; i < n; i++) {
-        for (int64_t s = 0; s < turn[i].view.n_slot; s++)
-            turn[i].keep[s] = true;
+        turn[i].n_kept = turn[i].view.n_slot;
+        if (!turn[i].order)
+            memset(turn[i].keep, 1, (size_t)turn[i].view.n_slot);
         engine_count_at(e, budget, turn[i].layer, turn[i].lane)->budget = e->budget[budget];
     }
 }
@@ -244,9 +253,7 @@ static void count_prompt(kvt_engine *e, int budget, const engine_turn *turn, int
 {
     for (int i = 0; i < n; i++) {
         kvt_engine_count *c = engine_count_at(e, budget, turn[i].layer, turn[i].lane);
-        c->kept = 0;
-        for (int64_t s = 0; s < turn[i].view.n_slot; s++)
-            c->kept += turn[i].keep[s];
+        c->kept = turn_kept(&turn[i]);
         c->pinned = turn[i].n_pinned;
     }
 }
@@ -274,7 +281,8 @@ static kvt_code cut(kvt_engine *e, engine_turn *turn, int n, int budget, const i
     if (engine_is_refused(e, budget, layer, n_layer))
         return KVT_OK;
     for (int i = 0; i < n; i++)
-        memset(turn[i].keep, 0, (size_t)turn[i].view.n_slot * sizeof *turn[i].keep);
+        if (!turn[i].order)
+            memset(turn[i].keep, 0, (size_t)turn[i].view.n_slot * sizeof *turn[i].keep);
     if (!exceeds(e, budget, turn, n))
         keep_all(e, budget, turn, n);
     else if (keep_some(e, turn, n, budget, layer, n_layer, err))
@@ -285,6 +293,13 @@ static kvt_code cut(kvt_engine *e, engine_turn *turn, int n, int budget, const i
     for (int i = 0; i < n; i++)
         turn_evict(e, budget, &turn[i]);
     return KVT_OK;
+}
+
+/* Whether a budget keeps the first of a ranking, as many as its share: then lanes are ordered
+ * once, and not selected from anew. */
+static bool cuts_order(const kvt_engine *e)
+{
+    return e->policy->score && !e->policy->select && !e->traits.by_threshold;
 }
 
 kvt_code engine_rank(kvt_engine *e, const int *layer, int n_layer, kvt_err *err)
@@ -302,6 +317,8 @@ kvt_code engine_rank(kvt_engine *e, const int *layer, int n_layer, kvt_err *err)
     if (!code && (early || engine_score(e, turn, n, -1, layer, n_layer))) {
         for (int i = 0; !early && i < n_layer; i++)
             e->layer[layer[i]].ranked[0] = e->policy->score != NULL;
+        if (cuts_order(e) && !turn_order(e, turn, n))
+            code = kvt_fail_memory(err, n * e->n_prompt * (int64_t)sizeof(int32_t));
         for (int b = 0; !code && b < e->n_budget; b++)
             code = cut(e, turn, n, b, layer, n_layer, err);
     }

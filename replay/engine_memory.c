@@ -64,8 +64,11 @@ bool engine_make_layer(kvt_engine *e, engine_layer *l)
             l->memory, e->n_score * a * n * e->learner->mark_width + 1, sizeof *l->share_mark);
     l->ranked = kvt_arena_array(l->memory, e->n_score, sizeof *l->ranked);
     l->held = kvt_arena_array(l->memory, e->n_token, sizeof *l->held);
+    if (e->ranking)
+        l->order = kvt_arena_array(l->memory, a * n, sizeof *l->order);
     if (!make_memo(e, l, &l->base, a * n, a) || !l->mark || !l->state || !l->rng || !l->score ||
-        !l->pinned || !l->ranked || !l->held || (e->learner && !l->share_mark))
+        !l->pinned || !l->ranked || !l->held || (e->ranking && !l->order) ||
+        (e->learner && !l->share_mark))
         return false;
     if (!engine_is_per_budget(e))
         return (l->kept = kvt_arena_array(l->memory, a * n, sizeof *l->kept)) != NULL;

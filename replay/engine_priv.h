@@ -64,6 +64,8 @@ typedef struct engine_layer {
     bool *pinned;        /* [n_score A N] */
     float *share_mark;   /* [n_score A N mark_width] what learn() wrote, NULL: there is none */
     bool *ranked;        /* [n_score] */
+    int32_t *order;      /* [A N] of the one ranking: what is pinned, then by falling score */
+    bool ordered;        /* it is there */
     uint64_t *kept;      /* [A N] bit b: kept at budget b, where it acts on the prompt only */
     engine_lane *lane;   /* [n_budget A] where it acts in decode or skips, else NULL */
     kvt_engine_count *n; /* [n_budget A] */
@@ -110,6 +112,8 @@ typedef struct engine_turn {
     float *score, *share_mark;
     bool *pinned, *keep;
     int64_t n_pinned;
+    const int32_t *order; /* what is kept is its first n_kept; NULL: `keep` says */
+    int64_t n_kept;
 } engine_turn;
 
 static inline engine_lane *engine_lane_at(const kvt_engine *e, int budget, int layer, int lane)
@@ -189,6 +193,9 @@ KVT_CHECKED kvt_code turn_scored(kvt_engine *e, engine_turn *t, int budget, kvt_
 /* A lane in the middle of its life. */
 KVT_CHECKED kvt_code turn_resume(kvt_engine *e, engine_turn *t, int budget, kvt_err *err);
 bool turn_keep(kvt_engine *e, engine_turn *turn, int n); /* room for what is kept */
+/* The order in which budgets cut lanes of one ranking. False: no memory. */
+bool turn_order(kvt_engine *e, engine_turn *turn, int n);
+int64_t turn_kept(const engine_turn *t); /* slots that are kept */
 /* Whether a decision follows the newest token. */
 static inline bool engine_is_due(const kvt_engine *e, const engine_layer *l)
 {

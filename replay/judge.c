@@ -19,7 +19,7 @@
 #include "kvt/arena.h"
 #include "kvt/pieces.h"
 
-enum { WIDTH = 16 };
+enum { WIDTH = SLOTS_WIDTH };
 
 /* ---- blocks of rows ------------------------------------------------------------------------
  */
@@ -92,6 +92,7 @@ void row_block_fill(row_block *b, double *token_sum, const layer_rows *rows, int
     b->first = first;
     b->n_row = kvt_min(WIDTH, rows->n_query - first);
     b->value = value;
+    b->summed = false;
     slots_turn(b->turned, token_sum,
                rows->data + head * rows->head_stride + first * rows->row_stride,
                rows->row_stride, b->n_row, b->n_token, WIDTH);
@@ -169,53 +170,57 @@ bool lane_order_new(lane_order *o, int64_t n_prompt, bool ranked, kvt_arena *wor
     *o = (lane_order){.bucket = kvt_arena_array(work, n_prompt, sizeof *o->bucket)};
     if (ranked)
         o->rank = kvt_arena_array(work, n_prompt, sizeof *o->rank);
-    return o->bucket && (o->rank || !ranked);
+    o->of_rank = kvt_arena_array(work, n_prompt, sizeof *o->of_rank);
+    return o->bucket && o->of_rank && (o->rank || !ranked);
+}
+
+/* The same of one ranking, of which each budget keeps the first, no fewer than a smaller one.
+ * False: an allocator gives less at a larger budget. */
+static bool sort_ranks(lane_order *o, const int32_t *rank, int64_t n, int64_t step, int n_cell)
+{
+    int64_t next[KVT_BUDGETS_MAX + 1];
+    for (int c = 1; c < n_cell; c++)
+        if (o->cut[c * step] < o->cut[(c - 1) * step])
+            return false;
+    o->start[0] = 0, o->start[n_cell + 1] = n;
+    for (int c = 0; c < n_cell; c++)
+        o->start[n_cell - c] = n - o->cut[c * step];
+    for (int i = 0; i <= n_cell; i++) {
+        next[i] = o->start[i];
+        memset(o->of_rank + n - o->start[i + 1], i, (size_t)(o->start[i + 1] - o->start[i]));
+    }
+    for (int64_t s = 0; s < n; s++)
+        o->bucket[next[o->of_rank[rank[s]]]++] = (int32_t)s;
+    return true;
 }
 
 void lane_order_fill(lane_order *o, const pass *p, int layer, int lane)
 {
     int64_t at = (int64_t)layer * p->n_lane + lane, N = p->n_prompt;
+    int64_t step = (int64_t)p->n_layer * p->n_lane;
     o->kept = p->kept + at * N;
-    o->nested = is_nested(o->kept, N, p->n_cell);
-    if (o->nested)
-        sort_buckets(o->bucket, o->start, o->kept, N, p->n_cell);
-    for (int64_t s = 0; o->rank && s < N; s++)
-        o->rank[p->rank[at * N + s]] = (int32_t)s;
     o->cut = p->cut ? p->cut + at : NULL;
+    o->nested = o->rank && sort_ranks(o, p->rank + at * N, N, step, p->n_cell);
+    if (!o->nested) {
+        o->nested = is_nested(o->kept, N, p->n_cell);
+        if (o->nested)
+            sort_buckets(o->bucket, o->start, o->kept, N, p->n_cell);
+    }
+    for (int64_t s = 0; o->rank && p->out_err && s < N; s++)
+        o->rank[p->rank[at * N + s]] = (int32_t)s;
 }
 
 /* ---- mass lost -----------------------------------------------------------------------------
  */
 
-/* sum [WIDTH] += the rows' attention to each of the tokens (NULL: 0, 1, ...). Two sums at a
- * time: the order of exact sums is free, and an addition need not wait for the one before it.
- */
-static void sweep(float *restrict sum, const float *p, const int32_t *token, int64_t n)
-{
-    float s[WIDTH], r[WIDTH] = {0};
-    int64_t i = 0;
-    memcpy(s, sum, sizeof s);
-    for (; i + 2 <= n; i += 2) {
-        const float *x = p + (token ? token[i] : i) * WIDTH;
-        const float *y = p + (token ? token[i + 1] : i + 1) * WIDTH;
-        for (int k = 0; k < WIDTH; k++)
-            s[k] += x[k];
-        for (int k = 0; k < WIDTH; k++)
-            r[k] += y[k];
-    }
-    for (; i < n; i++)
-        for (int k = 0; k < WIDTH; k++)
-            s[k] += p[(token ? token[i] : i) * WIDTH + k];
-    for (int k = 0; k < WIDTH; k++)
-        sum[k] = s[k] + r[k];
-}
-
 /* A float that has not come to 1 is exact; few rows need their sum again. */
 void row_block_prompt(const row_block *b, double *prompt_sum)
 {
     float some[WIDTH] = {0};
-    if (!b->value)
-        sweep(some, b->turned, NULL, b->n_prompt);
+    if (b->summed)
+        memcpy(some, b->prompt, sizeof some);
+    else if (!b->value)
+        slots_add(some, b->turned, NULL, b->n_prompt);
     for (int64_t i = 0; i < b->n_row; i++) {
         prompt_sum[i] = b->value ? b->sum[i] - b->late_sum[i] : (double)some[i];
         if (b->value || some[i] < 1)
@@ -250,9 +255,14 @@ static void lose_nested(pass *p, int layer, row_block *b, const lane_order *o)
             memset(sum, 0, WIDTH * sizeof *sum);
         else
             memcpy(sum, sum + WIDTH, WIDTH * sizeof *sum);
-        sweep(sum, b->turned, o->bucket + from, to - from);
+        slots_add(sum, b->turned, o->bucket + from, to - from);
         put_lost(p, c, layer, b);
     }
+    if (b->summed || b->value)
+        return;
+    memcpy(b->prompt, b->lost, sizeof b->prompt); /* and what every budget keeps */
+    slots_add(b->prompt, b->turned, o->bucket + o->start[n], p->n_prompt - o->start[n]);
+    b->summed = true;
 }
 
 /* At one budget, whatever the others keep. */
@@ -262,7 +272,7 @@ static void lose_apart(pass *p, int layer, int cell, row_block *b, const lane_or
     int64_t n;
     list_tokens(b->token, &n, o->kept, p->n_prompt, cell, false);
     memset(sum, 0, WIDTH * sizeof *sum);
-    sweep(sum, b->turned, b->token, n);
+    slots_add(sum, b->turned, b->token, n);
     put_lost(p, cell, layer, b);
 }
 

@@ -90,12 +90,16 @@ static bool scores_rank(const pass *p)
     return false;
 }
 
-/* The order of the scores without what the rule keeps. ranked i32 [N]; false: no memory. */
-static bool rank_scores(kvt_judged *j, const float *score, const bool *rule, int32_t *ranked,
-                        kvt_arena *work)
+/* The order of the scores without what the rule keeps. rank i32 [N]: ranks that are there
+ * already, whose order of what the rule does not keep is the same; NULL: none. ranked i32 [N];
+ * false: no memory. */
+static bool rank_scores(kvt_judged *j, const float *score, const bool *rule,
+                        const int32_t *rank, int32_t *ranked, kvt_arena *work)
 {
     int64_t n = 0;
-    if (!select_rank(ranked, score, j->n_prompt, work))
+    for (int64_t s = 0; rank && s < j->n_prompt; s++)
+        ranked[rank[s]] = (int32_t)s;
+    if (!rank && !select_rank(ranked, score, j->n_prompt, work))
         return false;
     kvt_arena_rewind(work, 0);
     for (int64_t i = 0; i < j->n_prompt; i++)
@@ -162,6 +166,12 @@ static void count_heavy(pass *p, int layer, int a, int c, const truth *t)
             out[i] = (int8_t)(out[i] + (token[k] >= N || (kept[token[k]] >> c & 1)));
 }
 
+/* Ranks of a lane's one ranking, or NULL. */
+static const int32_t *lane_rank(const pass *p, int layer, int a)
+{
+    return p->rank ? p->rank + ((int64_t)layer * p->n_lane + a) * p->n_prompt : NULL;
+}
+
 static kvt_code judge_lane(pass *p, int layer, int a, int c, const truth *t, lane_desk *d,
                            kvt_judged *j, kvt_err *err)
 {
@@ -174,7 +184,7 @@ static kvt_code judge_lane(pass *p, int layer, int a, int c, const truth *t, lan
     if (!p->rank) /* another budget's says nothing of this one */
         j->ranking = NULL, j->ranked = NULL, j->n_ranked = 0;
     if (score && scores_rank(p) && (c == 0 || !p->rank) &&
-        !rank_scores(j, score, rule, d->ranked, j->scratch))
+        !rank_scores(j, score, rule, lane_rank(p, layer, a), d->ranked, j->scratch))
         return kvt_fail_memory(err, n * (int64_t)sizeof *score);
     for (int64_t s = 0; s < n; s++) {
         d->held[s] = kept[s] >> c & 1;
@@ -219,7 +229,8 @@ static bool look_at_scores(const pass *p, int layer, int a, int c, lane_desk *d,
     const bool *rule;
     kvt_engine_ranking(p->engine, c, layer, a, &score, &rule);
     j->score = scores_tell(p) ? score : NULL;
-    return !score || !scores_rank(p) || rank_scores(j, score, rule, d->ranked, j->scratch);
+    return !score || !scores_rank(p) ||
+           rank_scores(j, score, rule, NULL, d->ranked, j->scratch);
 }
 
 static kvt_code judge_step_lane(pass *p, int layer, int a, int c, const step_job *s,

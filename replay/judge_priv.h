@@ -61,7 +61,9 @@ typedef struct row_block {
     float *full, *late, *kept;              /* f32 [16 D] p v over all, response, kept tokens */
     double sum[16], late_sum[16], left[16]; /* p over the same */
     float *lost;                            /* f32 [cells 16] before the cut at 1 */
-    int32_t *token;                         /* [N] scratch */
+    float prompt[16]; /* p over the prompt, exact below 1, where `summed` says so */
+    bool summed;
+    int32_t *token; /* [N] scratch */
 } row_block;
 
 KVT_CHECKED kvt_code row_block_new(row_block *b, int64_t n_prompt, int64_t n_token,
@@ -70,7 +72,8 @@ void row_block_free(row_block *b);
 /* token_sum f64 [T] += sums over the rows, NULL: not asked for. value NULL: no output error. */
 void row_block_fill(row_block *b, double *token_sum, const layer_rows *rows, int head,
                     int64_t first, const float *value);
-/* prompt_sum f64 [n_row] the attention of the rows to the whole prompt. */
+/* prompt_sum f64 [n_row] the attention of the rows to the whole prompt. Behind judge_block(),
+ * which often adds it up. */
 void row_block_prompt(const row_block *b, double *prompt_sum);
 void row_block_output(const row_block *b, layer_output *out, int64_t n_row);
 void row_block_size(const row_block *b, float *size); /* [n_row] L2 norms of full outputs */
@@ -81,7 +84,9 @@ typedef struct lane_order {
     bool nested;          /* larger budgets keep all that smaller ones keep */
     int32_t *bucket;      /* [N] tokens that fewest budgets keep first */
     int64_t start[KVT_BUDGETS_MAX + 2];
-    int32_t *rank;      /* [N] tokens of the ranking, best first; NULL: there is none */
+    int32_t *rank;    /* [N] tokens of the ranking, best first, where outputs are judged; NULL:
+                         there is none */
+    uint8_t *of_rank; /* [N] scratch: the bucket of each rank */
     const int32_t *cut; /* with it: how many of them a cell keeps */
 } lane_order;
 

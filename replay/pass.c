@@ -201,11 +201,11 @@ static void judge_layer(const run *r, layer_feed *f, desk *d, int layer, bool wh
                 row_block_output(&d->block, &d->whole, M);
             if (t->out_size)
                 row_block_size(&d->block, t->out_size + h * M + m);
-            if (!whole)
-                row_block_prompt(&d->block, d->prompt + h * M + m);
             for (int i = 0; i < r->n; i++)
                 if (judged_here(r, i, whole))
                     judge_block(r->list[i], layer, &d->block, &d->order[i]);
+            if (!whole)
+                row_block_prompt(&d->block, d->prompt + h * M + m);
         }
     }
     for (int h = 0; !whole && h < t->n_head; h++)

@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "base/select.h"
+#include "compute/slots.h"
 
 /* Slots that are summed at a time, in doubles on the stack: one rounding a slot, and the same
  * one whatever lies around it, so that equal neighbourhoods stay equal. */
@@ -79,11 +80,7 @@ void kvt_add_rows(float *mark, const kvt_view *attn)
         for (int64_t s = at; s < end; s++)
             sum[s - at] = (double)mark[s];
         for (int64_t h = 0; h < attn->dim[0]; h++)
-            for (int64_t q = 0; q < attn->dim[1]; q++) {
-                const float *row = row_of(attn, h, q);
-                for (int64_t s = at; s < end; s++)
-                    sum[s - at] += (double)row[s];
-            }
+            slots_pile(sum, row_of(attn, h, 0) + at, attn->stride[1], attn->dim[1], end - at);
         for (int64_t s = at; s < end; s++)
             mark[s] = (float)sum[s - at];
     }

@@ -39,14 +39,34 @@ kvt_code kvt_engine_rank(const kvt_engine *e, int layer, int lane, int32_t *rank
 {
     const engine_layer *l = &e->layer[layer];
     int64_t n = e->n_prompt;
-    size_t mark = kvt_arena_mark(l->work);
-    int32_t *order = kvt_arena_array(l->work, n, sizeof *order);
-    if (!order || !order_lane(order, l->score + lane * n, l->pinned + lane * n, n, l->work))
+    int32_t *order = l->order + lane * n;
+    if (!l->ordered &&
+        !order_lane(order, l->score + lane * n, l->pinned + lane * n, n, l->work))
         return kvt_fail_memory(err, n * (int64_t)sizeof *order);
     for (int64_t i = 0; i < n; i++)
         rank[order[i]] = (int32_t)i;
-    kvt_arena_rewind(l->work, mark);
     return KVT_OK;
+}
+
+bool turn_order(kvt_engine *e, engine_turn *turn, int n)
+{
+    for (int i = 0; i < n; i++) {
+        engine_layer *l = &e->layer[turn[i].layer];
+        int32_t *order = l->order + turn[i].lane * e->n_prompt;
+        if (!order_lane(order, turn[i].score, turn[i].pinned, turn[i].view.n_slot, l->work))
+            return false;
+        l->ordered = true;
+        turn[i].order = order;
+    }
+    return true;
+}
+
+int64_t turn_kept(const engine_turn *t)
+{
+    int64_t kept = 0;
+    for (int64_t s = 0; !t->order && s < t->view.n_slot; s++)
+        kept += t->keep[s];
+    return t->order ? t->n_kept : kept;
 }
 
 /* ---- turns ---------------------------------------------------------------------------------
@@ -193,10 +213,11 @@ void turn_evict(kvt_engine *e, int budget, const engine_turn *t)
     int64_t kept = 0, gone = 0, n_slot = t->view.n_slot;
     if (!l->lane) {
         uint64_t *mask = l->kept + t->lane * e->n_prompt;
-        for (int64_t s = 0; s < n_slot; s++) {
+        for (int64_t i = 0; t->order && i < t->n_kept; i++)
+            mask[t->order[i]] |= UINT64_C(1) << budget;
+        for (int64_t s = 0; !t->order && s < n_slot; s++)
             mask[s] |= (uint64_t)t->keep[s] << budget;
-            kept += t->keep[s];
-        }
+        kept = turn_kept(t);
         gone = n_slot - kept;
     } else {
         engine_lane *lane = engine_lane_at(e, budget, t->layer, t->lane);

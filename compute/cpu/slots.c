@@ -31,16 +31,15 @@ static void turn_plain(float *out, double *sum, const uint16_t *in, int64_t row_
 
 #if SIMD_X86
 /* 8 rows of 8 tokens: decoded, turned in registers, written as 8 tokens of 8 rows. Returns
- * total plus their sums over the rows, in units of 2^-24: whole numbers. */
-SIMD_AVX2 static __m256i turn_8x8(float *out, const uint16_t *in, int64_t row_stride,
-                                  int64_t width, __m256i total)
+ * total plus their sums over the rows, which are exact where they stay below 1. */
+SIMD_AVX2 static inline __m256 turn_8x8(float *out, const uint16_t *in, int64_t row_stride,
+                                        int64_t width, __m256 total)
 {
-    const __m256 unit = _mm256_set1_ps(16777216.0F);
     __m256 r[8], a[8];
     for (int i = 0; i < 8; i++) {
         r[i] = _mm256_cvtph_ps(
             _mm_loadu_si128((const __m128i *)(const void *)(in + i * row_stride)));
-        total = _mm256_add_epi32(total, _mm256_cvtps_epi32(_mm256_mul_ps(r[i], unit)));
+        total = _mm256_add_ps(total, r[i]);
     }
     for (int i = 0; i < 8; i += 2) {
         a[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
@@ -59,13 +58,22 @@ SIMD_AVX2 static __m256i turn_8x8(float *out, const uint16_t *in, int64_t row_st
     return total;
 }
 
-SIMD_AVX2 static void add_units(double *sum, __m256i total)
+/* sum [8] += total, or where one of the sums is 1 or more, what 8 tokens of n rows add up to.
+ */
+SIMD_AVX2 static void add_total(double *sum, __m256 total, const float *out, int64_t n,
+                                int64_t width)
 {
-    const __m256d unit = _mm256_set1_pd(1.0 / 16777216.0);
-    __m256d lo = _mm256_cvtepi32_pd(_mm256_castsi256_si128(total));
-    __m256d hi = _mm256_cvtepi32_pd(_mm256_extracti128_si256(total, 1));
-    _mm256_storeu_pd(sum, _mm256_fmadd_pd(lo, unit, _mm256_loadu_pd(sum)));
-    _mm256_storeu_pd(sum + 4, _mm256_fmadd_pd(hi, unit, _mm256_loadu_pd(sum + 4)));
+    __m256 over = _mm256_cmp_ps(total, _mm256_set1_ps(1.0F), _CMP_NLT_UQ);
+    if (_mm256_movemask_ps(over)) {
+        for (int t = 0; t < TILE; t++)
+            for (int64_t i = 0; i < n; i++)
+                sum[t] += (double)out[t * width + i];
+        return;
+    }
+    __m256d lo = _mm256_cvtps_pd(_mm256_castps256_ps128(total));
+    __m256d hi = _mm256_cvtps_pd(_mm256_extractf128_ps(total, 1));
+    _mm256_storeu_pd(sum, _mm256_add_pd(lo, _mm256_loadu_pd(sum)));
+    _mm256_storeu_pd(sum + 4, _mm256_add_pd(hi, _mm256_loadu_pd(sum + 4)));
 }
 
 SIMD_AVX2 static void turn_avx2(float *out, double *sum, const uint16_t *in, int64_t row_stride,
@@ -73,12 +81,12 @@ SIMD_AVX2 static void turn_avx2(float *out, double *sum, const uint16_t *in, int
 {
     int64_t full = n_row / TILE * TILE, tokens = n_token / TILE * TILE;
     for (int64_t t = 0; t < tokens; t += TILE) {
-        __m256i total = _mm256_setzero_si256();
+        __m256 total = _mm256_setzero_ps();
         for (int64_t i = 0; i < full; i += TILE)
             total = turn_8x8(out + t * width + i, in + i * row_stride + t, row_stride, width,
                              total);
         if (sum)
-            add_units(sum + t, total);
+            add_total(sum + t, total, out + t * width, full, width);
         turn_plain(out + t * width, sum ? sum + t : NULL, in + t, row_stride, full, n_row, TILE,
                    width);
     }
@@ -103,6 +111,89 @@ void slots_turn(float *out, double *sum, const uint16_t *in, int64_t row_stride,
         turn_plain(out + t * width, sum ? sum + t : NULL, in + t, row_stride, 0, n_row, n,
                    width);
     }
+}
+
+/* ---- masses --------------------------------------------------------------------------------
+ */
+
+static void add_plain(float *sum, const float *p, const int32_t *token, int64_t from, int64_t n)
+{
+    for (int64_t i = from; i < n; i++)
+        for (int k = 0; k < SLOTS_WIDTH; k++)
+            sum[k] += p[(token ? token[i] : i) * SLOTS_WIDTH + k];
+}
+
+#if SIMD_X86
+/* Four sums at a time, so that an addition need not wait for the one before it. */
+SIMD_AVX2 static int64_t add_avx2(float *sum, const float *p, const int32_t *token, int64_t n)
+{
+    __m256 lo[4], hi[4];
+    lo[0] = _mm256_loadu_ps(sum), hi[0] = _mm256_loadu_ps(sum + 8);
+    lo[1] = lo[2] = lo[3] = hi[1] = hi[2] = hi[3] = _mm256_setzero_ps();
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; k++) {
+            const float *x = p + (token ? token[i + k] : i + k) * SLOTS_WIDTH;
+            lo[k] = _mm256_add_ps(lo[k], _mm256_loadu_ps(x));
+            hi[k] = _mm256_add_ps(hi[k], _mm256_loadu_ps(x + 8));
+        }
+    }
+    lo[0] = _mm256_add_ps(_mm256_add_ps(lo[0], lo[1]), _mm256_add_ps(lo[2], lo[3]));
+    hi[0] = _mm256_add_ps(_mm256_add_ps(hi[0], hi[1]), _mm256_add_ps(hi[2], hi[3]));
+    _mm256_storeu_ps(sum, lo[0]);
+    _mm256_storeu_ps(sum + 8, hi[0]);
+    return i;
+}
+#endif
+
+void slots_add(float *sum, const float *p, const int32_t *token, int64_t n)
+{
+    int64_t done = 0;
+#if SIMD_X86
+    if (simd_avx2())
+        done = add_avx2(sum, p, token, n);
+#endif
+    add_plain(sum, p, token, done, n);
+}
+
+static void pile_plain(double *sum, const float *row, int64_t stride, int64_t first,
+                       int64_t last, int64_t from, int64_t n)
+{
+    for (int64_t i = first; i < last; i++)
+        for (int64_t s = from; s < n; s++)
+            sum[s] += (double)row[i * stride + s];
+}
+
+#if SIMD_X86
+/* Four rows at a time, so that a sum is loaded and stored once for them. */
+SIMD_AVX2 static void pile_avx2(double *sum, const float *row, int64_t stride, int64_t n_row,
+                                int64_t n)
+{
+    for (int64_t i = 0; i + 4 <= n_row; i += 4) {
+        const float *x = row + i * stride;
+        for (int64_t s = 0; s < n; s += 4) {
+            __m256d a = _mm256_loadu_pd(sum + s);
+#pragma GCC unroll 4
+            for (int k = 0; k < 4; k++)
+                a = _mm256_add_pd(a, _mm256_cvtps_pd(_mm_loadu_ps(x + k * stride + s)));
+            _mm256_storeu_pd(sum + s, a);
+        }
+    }
+}
+#endif
+
+void slots_pile(double *sum, const float *row, int64_t stride, int64_t n_row, int64_t n)
+{
+    int64_t rows = 0, wide = 0;
+#if SIMD_X86
+    if (simd_avx2()) {
+        rows = n_row / 4 * 4, wide = n / 4 * 4;
+        pile_avx2(sum, row, stride, n_row, wide);
+    }
+#endif
+    pile_plain(sum, row, stride, 0, rows, wide, n);
+    pile_plain(sum, row, stride, rows, n_row, 0, n);
 }
 
 /* ---- outputs -------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ static void rows_are_turned(void **state)
     uint16_t *in = malloc((size_t)(r->n_row * stride) * sizeof *in);
     float *out = malloc((size_t)(r->n_token * r->width) * sizeof *out);
     for (int64_t i = 0; i < r->n_row * stride; i++)
-        in[i] = half_from_float((float)rng_real(rng));
+        in[i] = half_from_float((float)rng_real(rng) * (i % stride / 8 % 2 ? 1 : 0x1p-7F));
     memset(out, 0xff, (size_t)(r->n_token * r->width) * sizeof *out);
     double *sum = calloc((size_t)r->n_token, sizeof *sum);
     slots_turn(out, sum, in, stride, r->n_row, r->n_token, r->width);
@@ -52,6 +52,57 @@ static void rows_are_turned(void **state)
     free(sum);
     free(in);
     free(out);
+}
+
+/* Halves add up exactly in any order as long as they stay below 1. */
+static void masses_are_added(void **state)
+{
+    const struct size_row *r = *state;
+    uint64_t rng[RNG_WORDS];
+    rng_init(rng, "add", 3);
+    int64_t n = 0;
+    float *p = random_floats(rng, r->n_token * SLOTS_WIDTH);
+    int32_t *token = malloc((size_t)r->n_token * sizeof *token);
+    for (int64_t i = 0; i < r->n_token * SLOTS_WIDTH; i++)
+        p[i] = half_to_float(half_from_float(p[i] / (float)(2 * r->n_token)));
+    for (int64_t t = r->n_token - 1; t >= 0; t--)
+        if (rng_real(rng) < 0.7)
+            token[n++] = (int32_t)t;
+    for (int chosen = 0; chosen < 2; chosen++) {
+        float sum[SLOTS_WIDTH];
+        for (int k = 0; k < SLOTS_WIDTH; k++)
+            sum[k] = (float)k / 64;
+        slots_add(sum, p, chosen ? token : NULL, chosen ? n : r->n_token);
+        for (int k = 0; k < SLOTS_WIDTH; k++) {
+            double want = (double)k / 64;
+            for (int64_t i = 0; i < (chosen ? n : r->n_token); i++)
+                want += (double)p[(chosen ? token[i] : i) * SLOTS_WIDTH + k];
+            assert_true((double)sum[k] == want);
+        }
+    }
+    free(p);
+    free(token);
+}
+
+static void rows_are_piled(void **state)
+{
+    const struct size_row *r = *state;
+    uint64_t rng[RNG_WORDS];
+    rng_init(rng, "pile", 4);
+    int64_t stride = r->n_token + 3;
+    float *row = random_floats(rng, r->n_row * stride);
+    double *sum = malloc((size_t)r->n_token * sizeof *sum);
+    for (int64_t t = 0; t < r->n_token; t++)
+        sum[t] = (double)t / 3;
+    slots_pile(sum, row, stride, r->n_row, r->n_token);
+    for (int64_t t = 0; t < r->n_token; t++) {
+        double want = (double)t / 3; /* the order of the rows: the same bits */
+        for (int64_t i = 0; i < r->n_row; i++)
+            want += (double)row[i * stride + t];
+        assert_true(sum[t] == want);
+    }
+    free(row);
+    free(sum);
 }
 
 static void values_are_mixed(void **state)
@@ -115,9 +166,11 @@ static void outer_sums_can_be_cut_anywhere(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[3 * CHECK_COUNT(sizes)];
+    struct CMUnitTest tests[5 * CHECK_COUNT(sizes)];
     int n = 0, failed = 0;
     CHECK_ROWS(tests, &n, sizes, rows_are_turned);
+    CHECK_ROWS(tests, &n, sizes, masses_are_added);
+    CHECK_ROWS(tests, &n, sizes, rows_are_piled);
     CHECK_ROWS(tests, &n, sizes, values_are_mixed);
     CHECK_ROWS(tests, &n, sizes, outer_sums_can_be_cut_anywhere);
     failed += CHECK_RUN("slots", tests, n);

@@ -186,10 +186,13 @@ static kvt_code judge_lane(pass *p, int layer, int a, int c, const truth *t, lan
     if (score && scores_rank(p) && (c == 0 || !p->rank) &&
         !rank_scores(j, score, rule, lane_rank(p, layer, a), d->ranked, j->scratch))
         return kvt_fail_memory(err, n * (int64_t)sizeof *score);
-    for (int64_t s = 0; s < n; s++) {
+    const int32_t *rank = lane_rank(p, layer, a), cut = (int32_t)p->count[lane].kept;
+    for (int64_t s = 0; rank && s < n; s++)
+        d->held[s] = rank[s] < cut;
+    for (int64_t s = 0; !rank && s < n; s++)
         d->held[s] = kept[s] >> c & 1;
+    for (int64_t s = 0; (c == 0 || !rank) && s < n; s++)
         d->pinned[s] = rule && rule[s];
-    }
     if (!p->lost)
         p->kept_mass[lane] = held_mass(p, t, a, d->held);
     j->budget = p->count[lane].budget;

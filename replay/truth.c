@@ -55,34 +55,39 @@ static kvt_code rank(int32_t *order, const double *mass, int n, int64_t n_token,
     return good ? KVT_OK : kvt_fail_memory(err, n_token * (int64_t)sizeof *mass);
 }
 
-/* best [N + 1] of a lane of n_head heads. */
-static void add_up(double *best, const int32_t *order, const double *head, int n_head,
+/* best [n][N + 1] of n lanes of n_head heads: side by side, since each sum waits for its last.
+ */
+static void add_up(double *best, const int32_t *order, const double *head, int n, int n_head,
                    int64_t n_prompt)
 {
-    best[0] = 0;
-    for (int64_t s = 0; s < n_prompt; s++) {
-        best[s + 1] = best[s];
-        for (int h = 0; h < n_head; h++)
-            best[s + 1] += head[h * n_prompt + order[s]];
-    }
+    for (int a = 0; a < n; a++)
+        best[a * (n_prompt + 1)] = 0;
+    for (int64_t s = 0; s < n_prompt; s++)
+        for (int a = 0; a < n; a++) {
+            double *to = best + a * (n_prompt + 1) + s, sum = to[0];
+            const double *mass = head + a * n_head * n_prompt + order[a * n_prompt + s];
+            for (int h = 0; h < n_head; h++)
+                sum += mass[h * n_prompt];
+            to[1] = sum;
+        }
 }
 
 kvt_code truth_finish(truth *t, kvt_err *err)
 {
     int n = t->n_head / t->n_kv;
     for (int g = 0; g < t->n_kv; g++) {
-        for (int64_t j = 0; j < t->n_prompt; j++) {
-            double sum = 0;
-            for (int h = 0; h < n; h++)
-                sum += t->head[(g * n + h) * t->n_prompt + j];
-            t->group[g * t->n_prompt + j] = sum / n;
+        double *group = t->group + g * t->n_prompt; /* still 0 */
+        for (int h = 0; h < n; h++) {
+            const double *head = t->head + (g * n + h) * t->n_prompt;
+            for (int64_t j = 0; j < t->n_prompt; j++)
+                group[j] += head[j];
         }
+        for (int64_t j = 0; j < t->n_prompt; j++)
+            group[j] /= n;
     }
     if (rank(t->order, t->group, t->n_kv, t->n_prompt, err))
         return err->code;
-    for (int g = 0; g < t->n_kv; g++)
-        add_up(t->best + g * (t->n_prompt + 1), t->order + g * t->n_prompt,
-               t->head + g * n * t->n_prompt, n, t->n_prompt);
+    add_up(t->best, t->order, t->head, t->n_kv, n, t->n_prompt);
     return KVT_OK;
 }
 
@@ -96,9 +101,7 @@ kvt_code truth_by_head(truth *t, kvt_err *err)
         return kvt_fail_memory(err, t->n_head * t->n_prompt * (int64_t)sizeof *t->head_order);
     if (rank(t->head_order, t->head, t->n_head, t->n_prompt, err))
         return err->code;
-    for (int h = 0; h < t->n_head; h++)
-        add_up(t->head_best + h * (t->n_prompt + 1), t->head_order + h * t->n_prompt,
-               t->head + h * t->n_prompt, 1, t->n_prompt);
+    add_up(t->head_best, t->head_order, t->head, t->n_head, 1, t->n_prompt);
     return KVT_OK;
 }
 

@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-enum { TILE = 8, HEADS = 3, WIDE = 32 };
+enum { TILE = 8, HEADS = 3, WIDE = 32, AHEAD = 256 };
 
 /* ---- turning -------------------------------------------------------------------------------
  */
@@ -32,8 +32,8 @@ static void turn_plain(float *out, double *sum, const uint16_t *in, int64_t row_
 #if SIMD_X86
 /* 8 rows of 8 tokens: decoded, turned in registers, written as 8 tokens of 8 rows. Returns
  * total plus their sums over the rows, which are exact where they stay below 1. */
-SIMD_AVX2 static inline __m256 turn_8x8(float *out, const uint16_t *in, int64_t row_stride,
-                                        int64_t width, __m256 total)
+SIMD_AVX2 __attribute__((always_inline)) static inline __m256
+turn_8x8(float *out, const uint16_t *in, int64_t row_stride, int64_t width, __m256 total)
 {
     __m256 r[8], a[8];
     for (int i = 0; i < 8; i++) {
@@ -76,11 +76,31 @@ SIMD_AVX2 static void add_total(double *sum, __m256 total, const float *out, int
     _mm256_storeu_pd(sum + 4, _mm256_add_pd(hi, _mm256_loadu_pd(sum + 4)));
 }
 
+/* Two tiles of rows, as most blocks are; returns how many tokens. */
+SIMD_AVX2 static int64_t turn_pairs(float *out, double *sum, const uint16_t *in,
+                                    int64_t row_stride, int64_t n_token)
+{
+    int64_t t = 0;
+    const uint16_t *below = in + TILE * row_stride;
+    for (; t + TILE <= n_token; t += TILE, out += TILE * SLOTS_WIDTH) {
+        if (t % 32 == 0 && t + AHEAD < n_token)
+            for (int i = 0; i < SLOTS_WIDTH; i++)
+                _mm_prefetch((const char *)(in + i * row_stride + t + AHEAD), _MM_HINT_T0);
+        __m256 total = turn_8x8(out, in + t, row_stride, SLOTS_WIDTH, _mm256_setzero_ps());
+        total = turn_8x8(out + TILE, below + t, row_stride, SLOTS_WIDTH, total);
+        if (sum)
+            add_total(sum + t, total, out, SLOTS_WIDTH, SLOTS_WIDTH);
+    }
+    return t;
+}
+
 SIMD_AVX2 static void turn_avx2(float *out, double *sum, const uint16_t *in, int64_t row_stride,
                                 int64_t n_row, int64_t n_token, int64_t width)
 {
-    int64_t full = n_row / TILE * TILE, tokens = n_token / TILE * TILE;
-    for (int64_t t = 0; t < tokens; t += TILE) {
+    int64_t full = n_row / TILE * TILE, tokens = n_token / TILE * TILE, done = 0;
+    if (n_row == SLOTS_WIDTH && width == SLOTS_WIDTH)
+        done = turn_pairs(out, sum, in, row_stride, n_token);
+    for (int64_t t = done; t < tokens; t += TILE) {
         __m256 total = _mm256_setzero_ps();
         for (int64_t i = 0; i < full; i += TILE)
             total = turn_8x8(out + t * width + i, in + i * row_stride + t, row_stride, width,

@@ -8,14 +8,15 @@
 static kvt_ratio ratio(const kvt_judged *j)
 {
     int64_t k = j->budget < j->n_arrived ? j->budget : j->n_arrived, hit = 0, seen = 0;
+    int32_t rule = 0;
     for (int64_t i = 0; j->pinned && i < j->n_arrived; i++)
-        k -= j->pinned[i] && j->held[i];
-    for (int64_t i = 0; i < j->n_arrived && seen < k; i++) {
+        rule += j->pinned[i] & j->held[i];
+    k -= rule;
+    for (int64_t i = 0; i < j->n_arrived && seen < k; i++) { /* without branches: chance hits */
         int32_t t = j->truth[i];
-        if (j->pinned && j->pinned[t] && j->held[t])
-            continue;
-        seen++;
-        hit += j->held[t];
+        int held = j->held[t], open = !(j->pinned && (j->pinned[t] & held));
+        seen += open;
+        hit += held & open;
     }
     return (kvt_ratio){(double)hit, (double)seen};
 }

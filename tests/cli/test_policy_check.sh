@@ -64,7 +64,9 @@ breaks() { # breaks NAME LAW TEXT
 plugin nanny ".one_ranking = true" "out[s] = lane->pos[s] == 5 ? NAN : 1;"
 breaks nanny runs "expected a finite number"
 plugin sneaky ".one_ranking = true" "out[s] = *(const float *)lane->keys.data;"
-breaks sneaky runs "crashed"
+breaks sneaky runs ""
+# A sanitizer ends the process by itself, before a signal does.
+grep -qE 'crashed|ends the process' "$scratch/out" || fail "a crash is not called one"
 plugin quitter "" "extern void exit(int); if (seen++ > 500) exit(0); out[s] = 1;"
 run "$kvt" policy check ./quitter.so
 exits 3

@@ -109,6 +109,35 @@ typedef struct kvt_metric {
     double (*weight)(const kvt_judged *j);   /* of a row in KVT_MICRO; NULL: there is none */
 } kvt_metric;
 
+/* The metric of effective support at a share of the row: what its three files (0.9, 0.95, 0.99)
+ * say alike. `place` is the share's in kvt_judged.support. */
+/* clang-format off */
+#define KVT_METRIC_SUPPORT(percent, share, place)                                              \
+    static double row(const kvt_judged *j)                                                     \
+    {                                                                                          \
+        return j->support[place];                                                              \
+    }                                                                                          \
+    const kvt_metric kvt_metric_support_##percent = {                                          \
+        .name = "support_" #percent,                                                           \
+        .unit = "tokens",                                                                      \
+        .title = "effective support at " share,                                                \
+        .formula = "fewest keys that hold " share " of a row's attention",                     \
+        .hides = "it says nothing of the policy: the same in every cell of a trace; that the " \
+                 "keys are others in each row",                                                \
+        .range = "1 to the tokens that have arrived",                                          \
+        .absent = "without rows",                                                              \
+        .reading = "the budget that a choice made anew for each row would need to lose at "    \
+                   "most 1 - " share " of it",                                                 \
+        .needs = KVT_NEED_ATTN,                                                                \
+        .extra = true,                                                                         \
+        .column = {{"support_" #percent "_mean_tokens", KVT_MEAN},                             \
+                   {"support_" #percent "_p50_tokens", KVT_P50},                               \
+                   {"support_" #percent "_p95_tokens", KVT_P95},                               \
+                   {"support_" #percent "_max_tokens", KVT_MAX}},                              \
+        .row = row,                                                                            \
+    }
+/* clang-format on */
+
 KVT_API const kvt_metric *const *
 kvt_metrics(void); /* in the order of metrics.def, ends with NULL */
 KVT_API const kvt_metric *kvt_metric_find(const char *name); /* or NULL */

@@ -6,28 +6,4 @@
  * own sum: halves that are stored may add up to a little less than 1. */
 #include "kvt/metric.h"
 
-static double row(const kvt_judged *j)
-{
-    return j->support[0];
-}
-
-const kvt_metric kvt_metric_support_90 = {
-    .name = "support_90",
-    .unit = "tokens",
-    .title = "effective support at 0.9",
-    .formula = "fewest keys that hold 0.9 of a row's attention",
-    .hides =
-        "it says nothing of the policy: the same in every cell of a trace; that the keys are "
-        "others in each row",
-    .range = "1 to the tokens that have arrived",
-    .absent = "without rows",
-    .reading = "the budget that a choice made anew for each row would need to lose at most "
-               "1 - 0.9 of it",
-    .needs = KVT_NEED_ATTN,
-    .extra = true,
-    .column = {{"support_90_mean_tokens", KVT_MEAN},
-               {"support_90_p50_tokens", KVT_P50},
-               {"support_90_p95_tokens", KVT_P95},
-               {"support_90_max_tokens", KVT_MAX}},
-    .row = row,
-};
+KVT_METRIC_SUPPORT(90, "0.9", 0);

@@ -3,10 +3,10 @@
 
 #include "base/file.h"
 #include "base/size.h"
-#include "base/text.h"
 #include "cli/about.h"
 #include "cli/help.h"
 #include "cli/info_adapter.h"
+#include "cli/info_parts.h"
 #include "cli/info_schema.h"
 #include "cli/info_scorer.h"
 #include "cli/pager.h"
@@ -100,16 +100,9 @@ static const char *print_shape(const kvt_trace *t, kvt_ds ds, char *out, size_t 
 /* ---- the summary ---------------------------------------------------------------------------
  */
 
-static void line_at(FILE *out, const cli *c, int width, const char *name, const char *text)
-{
-    char safe[2048];
-    text_safe_cut(safe, sizeof safe, (const uint8_t *)text, strlen(text), 500, !cli_utf8(c));
-    fprintf(out, "%-*s %s\n", width, name, safe);
-}
-
 static void line(FILE *out, const cli *c, const char *name, const char *text)
 {
-    line_at(out, c, 12, name, text);
+    info_line(out, c, 12, name, text);
 }
 
 static void sizes(const kvt_trace *t, char *out, size_t cap)
@@ -316,7 +309,7 @@ static void details(FILE *out, const cli *c, const kvt_trace *t)
         print_attr(&a[k], &i->facts, text, sizeof text);
         snprintf(name, sizeof name, "  /%s%s%s", a[k].group, a[k].group[0] ? " " : "",
                  a[k].name);
-        line_at(out, c, 26, name, text);
+        info_line(out, c, 26, name, text);
     }
     for (int64_t l = 0; l < g->n_layer; l++)
         if (g->window[l])
@@ -325,7 +318,7 @@ static void details(FILE *out, const cli *c, const kvt_trace *t)
         const kvt_span *s = &i->facts.span[k];
         snprintf(text, sizeof text, "%lld to %lld: %s", (long long)s->begin, (long long)s->end,
                  s->name);
-        line_at(out, c, 26, "  span", text);
+        info_line(out, c, 26, "  span", text);
     }
     fputs("\ndatasets\n", out);
     for (int ds = 0; ds < KVT_DS_COUNT; ds++) {

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/digest.h"
-#include "base/text.h"
 #include "capture/adapter.h"
 #include "cli/about.h"
+#include "cli/info_parts.h"
 #include "kvt/arena.h"
 #include "traces/tensors.h"
 
@@ -101,9 +101,7 @@ static kvt_code look(facts *f, const tensors *t, kvt_err *err)
 
 static void line(const cli *c, const char *name, const char *text)
 {
-    char safe[4200];
-    text_safe_cut(safe, sizeof safe, (const uint8_t *)text, strlen(text), 1000, !cli_utf8(c));
-    printf("%-12s %s\n", name, safe);
+    info_line(stdout, c, 12, name, text);
 }
 
 /* "self_attn.q_proj 30, self_attn.o_proj 29": of how many layers. */
@@ -143,26 +141,14 @@ static void print_text(const cli *c, const facts *f)
 /* ---- JSON ----------------------------------------------------------------------------------
  */
 
-static json_t *text_json(const char *text)
-{
-    json_t *j = json_string(text); /* NULL where it is no UTF-8 */
-    return j ? j : json_null();
-}
-
 static kvt_code print_json(const facts *f, const char *path, kvt_err *err)
 {
-    json_t *top = json_object(), *maps = json_object();
-    json_t *recipe = json_loads(f->recipe, JSON_REJECT_DUPLICATES, NULL);
+    const info_head head = {path, f->kind, f->digest, f->model_digest, f->model};
+    json_t *top = info_head_json("kvt-info-adapter-1", &head), *maps = json_object();
     for (int i = 0; i < ADAPTER_MAPS; i++)
         if (f->layers[i])
             json_object_set_new(maps, adapter_map_name((adapter_map_id)i),
                                 json_integer(f->layers[i]));
-    json_object_set_new(top, "schema", json_string("kvt-info-adapter-1"));
-    json_object_set_new(top, "path", text_json(path));
-    json_object_set_new(top, "kind", text_json(f->kind));
-    json_object_set_new(top, "digest", text_json(f->digest));
-    json_object_set_new(top, "weights_digest", text_json(f->model_digest));
-    json_object_set_new(top, "model", text_json(f->model));
     json_object_set_new(top, "tokens", json_integer(f->n_token));
     json_object_set_new(top, "hidden", json_integer(f->n_hidden));
     json_object_set_new(top, "rank", json_integer(f->rank));
@@ -171,7 +157,7 @@ static kvt_code print_json(const facts *f, const char *path, kvt_err *err)
     json_object_set_new(top, "half", json_boolean(f->half));
     json_object_set_new(top, "layers", json_integer(f->n_layer));
     json_object_set_new(top, "maps", maps);
-    json_object_set_new(top, "recipe", recipe ? recipe : json_null());
+    json_object_set_new(top, "recipe", info_recipe_json(f->recipe));
     return cli_json_print(top, err);
 }
 

@@ -4,16 +4,14 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "cli/about.h"
+#include "cli/info_parts.h"
 #include "cli/table.h"
 #include "kvt/scorer.h"
 
 static void line(FILE *out, const cli *c, const char *name, const char *text)
 {
-    char safe[4200];
-    text_safe_cut(safe, sizeof safe, (const uint8_t *)text, strlen(text), 1000, !cli_utf8(c));
-    fprintf(out, "%-12s %s\n", name, safe);
+    info_line(out, c, 12, name, text);
 }
 
 /* "0-29", "0, 2, 5-7". */
@@ -100,12 +98,6 @@ static kvt_code tensors(cli *c, const kvt_scorer *s, kvt_err *err)
     return code;
 }
 
-static json_t *text_json(const char *text)
-{
-    json_t *j = json_string(text); /* NULL where it is no UTF-8 */
-    return j ? j : json_null();
-}
-
 static json_t *tensors_json(const kvt_scorer *s)
 {
     json_t *all = json_object();
@@ -119,7 +111,7 @@ static json_t *tensors_json(const kvt_scorer *s)
         json_object_set_new(x, "shape", shape);
         if (t->view.rank == 0)
             json_object_set_new(x, "value", json_real((double)*(const float *)t->view.data));
-        json_object_set_new(x, "help", text_json(t->help));
+        json_object_set_new(x, "help", info_text_json(t->help));
         json_object_set_new(all, t->name, x);
     }
     return all;
@@ -128,25 +120,19 @@ static json_t *tensors_json(const kvt_scorer *s)
 static kvt_code print_json(const kvt_scorer *s, kvt_err *err)
 {
     const kvt_scorer_info *i = kvt_scorer_info_of(s);
-    json_t *top = json_object(), *layers = json_array();
-    json_t *recipe = json_loads(i->recipe, JSON_REJECT_DUPLICATES, NULL);
+    const info_head head = {i->path, i->kind, i->digest, i->weights_digest, i->model};
+    json_t *top = info_head_json("kvt-info-scorer-1", &head), *layers = json_array();
     for (int l = 0; l < i->n_layer; l++)
         json_array_append_new(layers, json_integer(i->layer_id[l]));
-    json_object_set_new(top, "schema", json_string("kvt-info-scorer-1"));
-    json_object_set_new(top, "path", text_json(i->path));
-    json_object_set_new(top, "kind", text_json(i->kind));
-    json_object_set_new(top, "digest", text_json(i->digest));
-    json_object_set_new(top, "weights_digest", text_json(i->weights_digest));
-    json_object_set_new(top, "model", text_json(i->model));
     json_object_set_new(top, "n_head", json_integer(i->n_head));
     json_object_set_new(top, "n_kv_head", json_integer(i->n_kv_head));
     json_object_set_new(top, "head_dim", json_integer(i->head_dim));
     json_object_set_new(top, "n_hidden", json_integer(i->n_hidden));
     json_object_set_new(top, "model_layers", json_integer(i->model_layers));
     json_object_set_new(top, "layers", layers);
-    json_object_set_new(top, "recipe", recipe ? recipe : json_null());
-    json_object_set_new(top, "writer", text_json(i->writer));
-    json_object_set_new(top, "created", text_json(i->created));
+    json_object_set_new(top, "recipe", info_recipe_json(i->recipe));
+    json_object_set_new(top, "writer", info_text_json(i->writer));
+    json_object_set_new(top, "created", info_text_json(i->created));
     json_object_set_new(top, "tensors", tensors_json(s));
     return cli_json_print(top, err);
 }

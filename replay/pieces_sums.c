@@ -3,11 +3,20 @@
 #include "kvt/pieces.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 int64_t kvt_share_floor(double share, int64_t n)
 {
     return (int64_t)floor(share * (double)n + 1e-9);
+}
+
+bool kvt_recent_fits(double recent, int64_t budget, int64_t n_token, char *why, size_t cap)
+{
+    if (budget >= n_token || recent == 0 || kvt_share_floor(recent, budget) > 0)
+        return true;
+    snprintf(why, cap, "recent=%g of a budget of %lld is no token", recent, (long long)budget);
+    return false;
 }
 
 double kvt_gumbel(uint64_t *rng)
@@ -19,15 +28,6 @@ double kvt_gumbel(uint64_t *rng)
 /* ---- values --------------------------------------------------------------------------------
  */
 
-static double length_of(const kvt_view *x, int64_t s)
-{
-    const float *v = (const float *)x->data + s * x->stride[0];
-    double sum = 0;
-    for (int64_t d = 0; d < x->dim[1]; d++)
-        sum += (double)v[d] * (double)v[d];
-    return sqrt(sum);
-}
-
 bool kvt_add_by_length(float *mark, const kvt_view *rows, const kvt_view *values,
                        int64_t n_query, kvt_arena *scratch)
 {
@@ -38,7 +38,7 @@ bool kvt_add_by_length(float *mark, const kvt_view *rows, const kvt_view *values
         return false;
     kvt_add_rows(w, rows);
     for (int64_t s = 0; s < n; s++) {
-        w[s] = (float)((double)w[s] * length_of(values, s));
+        w[s] = (float)((double)w[s] * kvt_norm(kvt_row(values, s), values->dim[1]));
         sum += (double)w[s];
     }
     double scale = sum > 0 ? (double)(rows->dim[0] * n_query) / sum : 0;
@@ -86,8 +86,8 @@ static void unit_keys(float *unit, const kvt_view *keys)
 {
     int64_t D = keys->dim[1];
     for (int64_t s = 0; s < keys->dim[0]; s++) {
-        const float *k = (const float *)keys->data + s * keys->stride[0];
-        double length = length_of(keys, s) + 1e-8;
+        const float *k = kvt_row(keys, s);
+        double length = kvt_norm(k, D) + 1e-8;
         for (int64_t d = 0; d < D; d++)
             unit[s * D + d] = (float)((double)k[d] / length);
     }

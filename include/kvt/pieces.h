@@ -221,6 +221,10 @@ KVT_API void kvt_pop_score(const kvt_pop *p, const float *r, float *score, bool 
 
 /* floor(share n), where 0.29 x 100 is 29: a decimal fraction may fall just short. */
 KVT_API int64_t kvt_share_floor(double share, int64_t n);
+/* The fits() of rules whose newest tokens are a share of the budget: false, and "recent=0.5 of
+ * a budget of 1 is no token", where one above 0 comes to none. */
+KVT_API bool kvt_recent_fits(double recent, int64_t budget, int64_t n_token, char *why,
+                             size_t cap);
 /* -ln(-ln u) of a u that is neither 0 nor 1: the k best of x + such noise are a draw of k
  * without replacement with weights exp(x). */
 KVT_API double kvt_gumbel(uint64_t *rng);

@@ -116,19 +116,12 @@ static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why
 {
     const h2o *p = params_;
     int64_t R = newest(p, budget, true);
-    if (budget >= n_token)
-        return true;
-    if (R > budget)
-        snprintf(why, cap, "%lld newest tokens need a budget of %lld or more, got %lld",
-                 (long long)R, (long long)R, (long long)budget);
-    else if (R == 0 && p->compat == COMPAT_FLEXGEN)
-        snprintf(why, cap, "flexgen needs a budget of 3 or more (hh of 2), got %lld",
-                 (long long)budget);
-    else if (R == 0 && p->recent > 0)
-        snprintf(why, cap, "recent=%g of a budget of %lld is no token", p->recent,
-                 (long long)budget);
-    else
-        return true;
+    if (R > 0)
+        return kvt_pinned_fits(R, "newest tokens", budget, n_token, why, cap);
+    if (p->compat != COMPAT_FLEXGEN || budget >= n_token)
+        return kvt_recent_fits(p->recent, budget, n_token, why, cap);
+    snprintf(why, cap, "flexgen needs a budget of 3 or more (hh of 2), got %lld",
+             (long long)budget);
     return false;
 }
 

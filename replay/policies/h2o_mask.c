@@ -23,7 +23,6 @@
 #include "kvt/pieces.h"
 
 #include <math.h>
-#include <stdio.h>
 
 typedef struct h2o_mask {
     double recent;
@@ -65,11 +64,7 @@ static int64_t newest(const h2o_mask *p, int64_t budget)
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const h2o_mask *p = params_;
-    if (budget >= n_token || p->recent == 0 || newest(p, budget) > 0)
-        return true;
-    snprintf(why, cap, "recent=%g of a budget of %lld is no token", p->recent,
-             (long long)budget);
-    return false;
+    return kvt_recent_fits(p->recent, budget, n_token, why, cap);
 }
 
 /* A row of an evicting policy sees B and its own token, which is B here. */

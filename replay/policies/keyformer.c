@@ -20,7 +20,6 @@
 #include "kvt/pieces.h"
 
 #include <math.h>
-#include <stdio.h>
 
 typedef struct keyformer {
     double recent, tau_start, tau_end, tau_step;
@@ -58,11 +57,7 @@ static const kvt_param params[] = {
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const keyformer *p = params_;
-    if (budget >= n_token || p->recent == 0 || kvt_share_floor(p->recent, budget) > 0)
-        return true;
-    snprintf(why, cap, "recent=%g of a budget of %lld is no token", p->recent,
-             (long long)budget);
-    return false;
+    return kvt_recent_fits(p->recent, budget, n_token, why, cap);
 }
 
 static int64_t window(const void *params_, int64_t n_prompt)

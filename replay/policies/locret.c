@@ -21,7 +21,6 @@
 #include "kvt/pieces.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 typedef struct locret {
@@ -51,12 +50,7 @@ static int64_t recent(const locret *p, int64_t n_prompt)
 
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
-    int64_t need = recent(params_, n_token);
-    if (budget >= need)
-        return true;
-    snprintf(why, cap, "%lld last tokens need a budget of %lld or more, got %lld",
-             (long long)need, (long long)need, (long long)budget);
-    return false;
+    return kvt_pinned_fits(recent(params_, n_token), "last tokens", budget, n_token, why, cap);
 }
 
 static int64_t window(const void *params_, int64_t n_prompt)

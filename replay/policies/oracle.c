@@ -17,8 +17,6 @@
  * Cost for each lane, once: O(H M S). */
 #include "kvt/pieces.h"
 
-#include <stdio.h>
-
 typedef struct oracle {
     int scope, heads;
     int64_t sinks, recent;
@@ -58,12 +56,7 @@ static void vary(const void *params_, kvt_traits *traits)
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const oracle *p = params_;
-    int64_t pinned = p->sinks + p->recent;
-    if (budget >= n_token || pinned <= budget)
-        return true;
-    snprintf(why, cap, "%lld protected tokens need a budget of %lld or more, got %lld",
-             (long long)pinned, (long long)pinned, (long long)budget);
-    return false;
+    return kvt_pinned_fits(p->sinks + p->recent, "protected tokens", budget, n_token, why, cap);
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)

@@ -19,8 +19,6 @@
  * Differs: see `differs`. Cost for each lane and decision: O(S). */
 #include "kvt/pieces.h"
 
-#include <stdio.h>
-
 typedef struct streaming {
     int64_t sinks, window;
     int positions, compat;
@@ -92,12 +90,9 @@ static void vary(const void *params_, kvt_traits *traits)
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const streaming *p = params_;
-    int64_t need = p->window > 0 ? p->window : p->sinks;
-    if (budget >= n_token || budget >= need)
-        return true;
-    snprintf(why, cap, "%lld %s need a budget of %lld or more, got %lld", (long long)need,
-             p->window > 0 ? "last tokens" : "sinks", (long long)need, (long long)budget);
-    return false;
+    if (p->window > 0)
+        return kvt_pinned_fits(p->window, "last tokens", budget, n_token, why, cap);
+    return kvt_pinned_fits(p->sinks, "sinks", budget, n_token, why, cap);
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)

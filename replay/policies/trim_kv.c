@@ -23,7 +23,6 @@
 #include "kvt/pieces.h"
 
 #include <math.h>
-#include <stdio.h>
 
 typedef struct trim_kv {
     int64_t recent;
@@ -37,11 +36,7 @@ static const kvt_param params[] = {
 static bool fits(const void *params_, int64_t budget, int64_t n_token, char *why, size_t cap)
 {
     const trim_kv *p = params_;
-    if (budget >= n_token || budget >= p->recent)
-        return true;
-    snprintf(why, cap, "%lld newest tokens need a budget of %lld or more, got %lld",
-             (long long)p->recent, (long long)p->recent, (long long)budget);
-    return false;
+    return kvt_pinned_fits(p->recent, "newest tokens", budget, n_token, why, cap);
 }
 
 /* log sigma(u), which neither overflows nor loses its small values. */

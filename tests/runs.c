@@ -39,12 +39,37 @@ const char *runs_trace(const char *name, const synth_spec *s)
     return p;
 }
 
+kvt_replay_spec runs_spec(const char *const *trace, const char *policies, const char *budgets)
+{
+    return (kvt_replay_spec){.trace = trace,
+                             .n_trace = 1,
+                             .policies = policies,
+                             .budgets = budgets,
+                             .out_dir = "",
+                             .no_controls = true,
+                             .keep_arrays = true};
+}
+
 kvt_results *runs_replay(const kvt_replay_spec *spec, kvt_replay_counts *counts)
 {
     kvt_ctx ctx = {.n_thread = 1};
     kvt_err err;
     kvt_results *found;
     CHECK_OK(kvt_replay(&found, counts, spec, &ctx, &err), &err);
+    return found;
+}
+
+kvt_results *runs_plugin(const char *plugin, const char *trace, const char *policies,
+                         const char *budgets, kvt_act act)
+{
+    kvt_replay_spec spec = runs_spec(&trace, policies, budgets);
+    spec.plugin = &plugin, spec.n_plugin = 1, spec.act = act;
+    kvt_ctx ctx = {.n_thread = 1};
+    kvt_results *found;
+    kvt_err err;
+    kvt_code code = kvt_replay(&found, NULL, &spec, &ctx, &err);
+    if (code && code != KVT_NO)
+        fail_msg("%s: %s", policies, err.text);
     return found;
 }
 
@@ -131,15 +156,21 @@ char *runs_text(const kvt_results *s)
     return out;
 }
 
+void runs_same_text(const char *a, const char *b, const char *what)
+{
+    if (strcmp(a, b) == 0)
+        return;
+    size_t i = 0;
+    while (a[i] == b[i])
+        i++;
+    i -= i > 90 ? 90 : i; /* what stands in front says which cell it is */
+    fail_msg("%s: differs: '%.180s', '%.180s'", what, a + i, b + i);
+}
+
 void runs_same(const kvt_results *a, const kvt_results *b, const char *what)
 {
     char *x = runs_text(a), *y = runs_text(b);
-    if (strcmp(x, y) != 0) {
-        size_t i = 0;
-        while (x[i] == y[i])
-            i++;
-        fail_msg("%s: differs at '%.120s' and '%.120s'", what, x + i, y + i);
-    }
+    runs_same_text(x, y, what);
     free(x);
     free(y);
 }

@@ -113,17 +113,10 @@ static void check_line(char *const *f, const trace *t, bool whole,
 static kvt_results *replay(const trace *t, const char *use, const char *budget, kvt_act act)
 {
     const char *path = t->path, *weights[] = {t->weights[0], t->weights[1]};
-    kvt_replay_spec spec = {.trace = &path,
-                            .n_trace = 1,
-                            .policies = use,
-                            .budgets = budget,
-                            .weights = weights,
-                            .n_weights = 2,
-                            .act = act,
-                            .oracle = "none",
-                            .no_controls = true,
-                            .out_dir = "",
-                            .keep_arrays = true};
+    kvt_replay_spec spec = runs_spec(&path, use, budget);
+    spec.weights = weights, spec.n_weights = 2;
+    spec.act = act;
+    spec.oracle = "none";
     kvt_results *found = runs_replay(&spec, NULL);
     assert_int_equal(found->n, 1);
     assert_int_equal(found->result[0]->n_cell, 1);

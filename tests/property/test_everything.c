@@ -286,13 +286,7 @@ static void run_group(const kvt_replay_spec *spec)
             check_cell(one->result[i], c);
     char *a = runs_text(one), *b = runs_text(four);
     check_text(a);
-    if (strcmp(a, b) != 0) {
-        size_t i = 0;
-        while (a[i] == b[i])
-            i++;
-        i -= i > 90 ? 90 : i;
-        fail_msg("1 and 4 threads differ: '%.180s', '%.180s'", a + i, b + i);
-    }
+    runs_same_text(a, b, "1 and 4 threads");
     free(a);
     free(b);
     kvt_results_free(one);

@@ -22,13 +22,7 @@ static synth_spec spec_of(void)
 
 static kvt_results *replay(const char *path, const char *policies, const char *budgets)
 {
-    kvt_replay_spec run = {.trace = &path,
-                           .n_trace = 1,
-                           .policies = policies,
-                           .budgets = budgets,
-                           .no_controls = true,
-                           .out_dir = "",
-                           .keep_arrays = true};
+    kvt_replay_spec run = runs_spec(&path, policies, budgets);
     return runs_replay(&run, NULL);
 }
 
@@ -262,12 +256,7 @@ static void no_trace_answers_some(void **state)
     kvt_replay_counts counts;
     synth_spec spec = spec_of();
     const char *path = runs_trace("none", &spec);
-    kvt_replay_spec run = {.trace = &path,
-                           .n_trace = 1,
-                           .budgets = "20",
-                           .policies = "pyramidinfer",
-                           .no_controls = true,
-                           .out_dir = ""};
+    kvt_replay_spec run = runs_spec(&path, "pyramidinfer", "20");
     CHECK_FAILS(kvt_replay(&found, NULL, &run, NULL, &err), KVT_NO,
                 "policy pyramidinfer: not replayable: it drops hidden states", &err);
     kvt_results_free(found);
@@ -290,14 +279,9 @@ static const char *const plugin = STAGE_PLUGIN;
 static kvt_replay_spec with_plugin(const char *const *path, const char *policies,
                                    const char *budgets)
 {
-    return (kvt_replay_spec){.trace = path,
-                             .n_trace = 1,
-                             .policies = policies,
-                             .budgets = budgets,
-                             .plugin = &plugin,
-                             .n_plugin = 1,
-                             .no_controls = true,
-                             .out_dir = ""};
+    kvt_replay_spec run = runs_spec(path, policies, budgets);
+    run.plugin = &plugin, run.n_plugin = 1;
+    return run;
 }
 
 /* Marks and state of its own sizes, cleared for each lane, and a stream of each lane's. */

@@ -22,28 +22,6 @@ static synth_spec shape(void)
     return s;
 }
 
-static kvt_results *replay(const char *path, const char *policies, const char *budgets,
-                           kvt_act act)
-{
-    kvt_replay_spec spec = {.trace = &path,
-                            .n_trace = 1,
-                            .policies = policies,
-                            .budgets = budgets,
-                            .out_dir = "",
-                            .plugin = &plugin,
-                            .n_plugin = 1,
-                            .no_controls = true,
-                            .keep_arrays = true,
-                            .act = act};
-    kvt_ctx ctx = {.n_thread = 1};
-    kvt_results *found;
-    kvt_err err;
-    kvt_code code = kvt_replay(&found, NULL, &spec, &ctx, &err);
-    if (code && code != KVT_NO) /* no cell could be computed: its reason is looked at */
-        fail_msg("%s: %s", policies, err.text);
-    return found;
-}
-
 /* ---- the same by plain loops ---------------------------------------------------------------
  */
 
@@ -165,7 +143,7 @@ static void decides_as_plain_loops_do(void **state)
     synth_spec s = shape();
     const char *path = runs_trace("again", &s);
     static const int64_t budgets[] = {6, 13, 33};
-    kvt_results *found = replay(path, d->policy, "6,13,33", KVT_ACT_OWN);
+    kvt_results *found = runs_plugin(plugin, path, d->policy, "6,13,33", KVT_ACT_OWN);
     const kvt_result *r = found->result[0];
     read_trace(path);
     for (int c = 0; c < 3; c++) {
@@ -200,8 +178,9 @@ static void wide_rows_leave_other_passes_alone(void **state)
     synth_spec s = shape();
     s.last_queries = -1;
     const char *path = runs_trace("beside", &s);
-    kvt_results *alone = replay(path, "h2o", "8", KVT_ACT_OWN);
-    kvt_results *beside = replay(path, "snapkv:window=4,every=2,h2o", "8", KVT_ACT_OWN);
+    kvt_results *alone = runs_plugin(plugin, path, "h2o", "8", KVT_ACT_OWN);
+    kvt_results *beside =
+        runs_plugin(plugin, path, "snapkv:window=4,every=2,h2o", "8", KVT_ACT_OWN);
     const kvt_result *a = alone->result[0], *b = runs_result(beside, "h2o");
     for (int i = 0; i < L * G; i++)
         for (int64_t j = 0; j < T; j++)
@@ -219,9 +198,10 @@ static void the_first_decision_is_the_prompts(void **state)
     (void)state;
     synth_spec s = shape();
     const char *path = runs_trace("first", &s);
-    kvt_results *plain_ = replay(path, "snapkv:window=4", "8", KVT_ACT_OWN);
-    kvt_results *prefill = replay(path, "snapkv:window=4,every=3", "8", KVT_ACT_PREFILL);
-    kvt_results *anew = replay(path, "snapkv:window=4,every=3", "8", KVT_ACT_OWN);
+    kvt_results *plain_ = runs_plugin(plugin, path, "snapkv:window=4", "8", KVT_ACT_OWN);
+    kvt_results *prefill =
+        runs_plugin(plugin, path, "snapkv:window=4,every=3", "8", KVT_ACT_PREFILL);
+    kvt_results *anew = runs_plugin(plugin, path, "snapkv:window=4,every=3", "8", KVT_ACT_OWN);
     for (int i = 0; i < L * G; i++)
         for (int64_t j = 0; j < N; j++) {
             int32_t want = kvt_result_evict_step(plain_->result[0], 0, i / G, i % G, j);
@@ -244,7 +224,7 @@ static void short_lanes_keep_the_latest(void **state)
     synth_spec s = shape();
     s.last_queries = -1;
     const char *path = runs_trace("short", &s);
-    kvt_results *r = replay(path, "snapkv:window=64,every=2", "8", KVT_ACT_OWN);
+    kvt_results *r = runs_plugin(plugin, path, "snapkv:window=64,every=2", "8", KVT_ACT_OWN);
     assert_string_equal(r->result[0]->cell[0].status, "ok");
     for (int64_t j = 0; j < T; j++)
         assert_int_equal(kvt_result_evict_step(r->result[0], 0, 0, 0, j) < 0, j >= T - 8);
@@ -257,7 +237,8 @@ static void too_few_queries_are_said(void **state)
     synth_spec s = shape();
     s.last_queries = 3;
     const char *path = runs_trace("few", &s);
-    kvt_results *r = replay(path, "test-window:window=4,every=2", "8", KVT_ACT_OWN);
+    kvt_results *r =
+        runs_plugin(plugin, path, "test-window:window=4,every=2", "8", KVT_ACT_OWN);
     const kvt_cell *c = &r->result[0]->cell[0];
     assert_string_equal(c->status, "skipped");
     assert_non_null(strstr(c->error, "needs the last 4 prompt rows, the trace holds 3"));
@@ -271,16 +252,12 @@ static void memory_may_end_anywhere(void **state)
     (void)state;
     synth_spec s = shape();
     const char *path = runs_trace("memory", &s);
-    kvt_replay_spec spec = {.trace = &path,
-                            .n_trace = 1,
-                            .policies = "test-both:window=3,base.window=6,every=4,"
-                                        "test-echo:base=h2o,snapkv/oracle-budget:window=4",
-                            .budgets = "8",
-                            .out_dir = "",
-                            .plugin = &plugin,
-                            .n_plugin = 1,
-                            .no_controls = true,
-                            .fail_fast = true};
+    kvt_replay_spec spec = runs_spec(&path,
+                                     "test-both:window=3,base.window=6,every=4,"
+                                     "test-echo:base=h2o,snapkv/oracle-budget:window=4",
+                                     "8");
+    spec.plugin = &plugin, spec.n_plugin = 1;
+    spec.fail_fast = true;
     kvt_ctx ctx = {.n_thread = 1};
     kvt_code code = KVT_NOMEM;
     int n_failed = 0;

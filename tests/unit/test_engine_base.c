@@ -10,28 +10,6 @@
 
 static const char *const plugin = STAGE_PLUGIN;
 
-static kvt_results *replay(const char *const *path, const char *policies, const char *budgets,
-                           kvt_act act)
-{
-    kvt_replay_spec spec = {.trace = path,
-                            .n_trace = 1,
-                            .policies = policies,
-                            .budgets = budgets,
-                            .out_dir = "",
-                            .plugin = &plugin,
-                            .n_plugin = 1,
-                            .no_controls = true,
-                            .keep_arrays = true,
-                            .act = act};
-    kvt_ctx ctx = {.n_thread = 1};
-    kvt_results *found;
-    kvt_err err;
-    kvt_code code = kvt_replay(&found, NULL, &spec, &ctx, &err);
-    if (code && code != KVT_NO) /* no cell could be computed: its reason is looked at */
-        fail_msg("%s: %s", policies, err.text);
-    return found;
-}
-
 static const char *trace_of(const char *name, uint64_t seed)
 {
     synth_spec s = synth_default();
@@ -88,8 +66,8 @@ static void a_base_scores_as_it_does_alone(void **state)
 {
     const struct alike *r = *state;
     const char *path = trace_of("alike", 3);
-    kvt_results *a = replay(&path, r->alone, r->budgets, r->act);
-    kvt_results *b = replay(&path, r->behind, r->budgets, r->act);
+    kvt_results *a = runs_plugin(plugin, path, r->alone, r->budgets, r->act);
+    kvt_results *b = runs_plugin(plugin, path, r->behind, r->budgets, r->act);
     assert_int_equal(b->n, 1);
     expect_equal(a->result[0], b->result[0], r->behind);
     assert_int_equal(a->result[0]->by_query_head, b->result[0]->by_query_head);
@@ -105,10 +83,10 @@ static void each_gets_its_own_window(void **state)
     static const char *const both[] = {"test-both:window=3,base.window=7",
                                        "test-both:window=7,base.window=3"};
     const char *path = trace_of("windows", 5);
-    kvt_results *three = replay(&path, "test-window:window=3", "10", KVT_ACT_OWN);
-    kvt_results *seven = replay(&path, "test-window:window=7", "10", KVT_ACT_OWN);
+    kvt_results *three = runs_plugin(plugin, path, "test-window:window=3", "10", KVT_ACT_OWN);
+    kvt_results *seven = runs_plugin(plugin, path, "test-window:window=7", "10", KVT_ACT_OWN);
     for (int i = 0; i < 2; i++) {
-        kvt_results *r = replay(&path, both[i], "10", KVT_ACT_OWN);
+        kvt_results *r = runs_plugin(plugin, path, both[i], "10", KVT_ACT_OWN);
         const kvt_result *x = r->result[0];
         assert_string_equal(x->cell[0].status, "ok");
         for (int64_t k = 0; k < (int64_t)x->n_layer * x->n_lane * x->n_prompt; k++) {
@@ -126,9 +104,10 @@ static void the_model_trades_what_a_base_scored(void **state)
 {
     (void)state;
     const char *path = trace_of("model", 7);
-    kvt_results *alone = replay(&path, "snapkv/pyramid:window=4", "10,16", KVT_ACT_OWN);
+    kvt_results *alone =
+        runs_plugin(plugin, path, "snapkv/pyramid:window=4", "10,16", KVT_ACT_OWN);
     kvt_results *behind =
-        replay(&path, "test-echo/pyramid:base.window=4", "10,16", KVT_ACT_PREFILL);
+        runs_plugin(plugin, path, "test-echo/pyramid:base.window=4", "10,16", KVT_ACT_PREFILL);
     expect_equal(alone->result[0], behind->result[0], "pyramid");
     kvt_results_free(alone);
     kvt_results_free(behind);
@@ -138,12 +117,12 @@ static void refusals_name_the_base(void **state)
 {
     (void)state;
     const char *path = trace_of("refused", 9);
-    kvt_results *r = replay(&path, "test-echo:base=test-nan", "8", KVT_ACT_PREFILL);
+    kvt_results *r = runs_plugin(plugin, path, "test-echo:base=test-nan", "8", KVT_ACT_PREFILL);
     const kvt_cell *c = &r->result[0]->cell[0];
     assert_string_equal(c->status, "failed");
     assert_non_null(strstr(c->error, "base test-nan: score of token 5 is nan"));
     kvt_results_free(r);
-    r = replay(&path, "test-echo:base=test-fits", "4,8", KVT_ACT_PREFILL);
+    r = runs_plugin(plugin, path, "test-echo:base=test-fits", "4,8", KVT_ACT_PREFILL);
     c = r->result[0]->cell;
     assert_string_equal(c[0].status, "skipped");
     assert_non_null(strstr(c[0].error, "base test-fits: eight or more"));

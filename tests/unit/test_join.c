@@ -38,15 +38,8 @@ static synth *write(const char *path, const synth_spec *spec, double all)
 
 static kvt_results *replay(const char *path, const char *budgets)
 {
-    kvt_replay_spec run = {.trace = &path,
-                           .n_trace = 1,
-                           .policies = "test-join",
-                           .budgets = budgets,
-                           .plugin = plugin,
-                           .n_plugin = 1,
-                           .no_controls = true,
-                           .out_dir = "",
-                           .keep_arrays = true};
+    kvt_replay_spec run = runs_spec(&path, "test-join", budgets);
+    run.plugin = plugin, run.n_plugin = 1;
     return runs_replay(&run, NULL);
 }
 

@@ -120,22 +120,10 @@ static void a_prompt_leaves_nothing_behind(void **state)
     }
     kvt_replay_spec both = spec_of(path, 2, policies, "4,50%");
     kvt_results *found = runs_replay(&both, NULL);
-    kvt_err err;
-    for (int64_t i = 0; i < alone[1]->n; i++)
-        CHECK_OK(kvt_results_add(alone[0], alone[1]->result[i], &err), &err);
-    alone[1]->n = 0;
+    runs_join(alone[0], alone[1]);
     assert_int_equal(alone[0]->n, found->n);
-    char *a = runs_text(alone[0]), *b = runs_text(found);
-    size_t same = 0;
-    while (a[same] && a[same] == b[same])
-        same++;
-    if (a[same] || b[same])
-        fail_msg("alone '%.200s', together '%.200s'", a + same - (same < 99 ? same : 99),
-                 b + same - (same < 99 ? same : 99));
-    free(a);
-    free(b);
+    runs_same(alone[0], found, "alone, together");
     kvt_results_free(alone[0]);
-    kvt_results_free(alone[1]);
     kvt_results_free(found);
 }
 

@@ -237,12 +237,7 @@ static void where_it_is_no_bound_it_is_empty(void **state)
 {
     (void)state;
     const char *path = small_trace(8);
-    kvt_replay_spec spec = {.trace = &path,
-                            .n_trace = 1,
-                            .policies = "oracle-step,oracle-assign/pyramid",
-                            .budgets = "4",
-                            .no_controls = true,
-                            .out_dir = ""};
+    kvt_replay_spec spec = runs_spec(&path, "oracle-step,oracle-assign/pyramid", "4");
     kvt_results *found = runs_replay(&spec, NULL);
     assert_true(isnan(runs_cell(found, "oracle-step", "4")->regret_mean_frac));
     const kvt_cell *c = runs_cell(found, "oracle-assign/pyramid", "4");

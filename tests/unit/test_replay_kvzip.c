@@ -25,13 +25,7 @@ static kvt_results *replay(const char *name, const char *policy, const char *bud
     synth_probes(made);
     snprintf(path, sizeof path, "%s/%s.h5", runs_dir, name);
     CHECK_OK(synth_write(made, path, &err), &err);
-    kvt_replay_spec run = {.trace = &trace,
-                           .n_trace = 1,
-                           .policies = policy,
-                           .budgets = budget,
-                           .no_controls = true,
-                           .out_dir = "",
-                           .keep_arrays = true};
+    kvt_replay_spec run = runs_spec(&trace, policy, budget);
     return runs_replay(&run, &counts);
 }
 

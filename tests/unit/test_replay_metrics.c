@@ -15,13 +15,10 @@
 static kvt_replay_spec spec_of(const char *const *path, const char *policies,
                                const char *budgets, const char *metrics)
 {
-    return (kvt_replay_spec){.trace = path,
-                             .n_trace = 1,
-                             .policies = policies,
-                             .budgets = budgets,
-                             .metrics = metrics,
-                             .out_dir = "",
-                             .keep_arrays = true};
+    kvt_replay_spec spec = runs_spec(path, policies, budgets);
+    spec.metrics = metrics;
+    spec.no_controls = false;
+    return spec;
 }
 
 static double lane_value(const kvt_result *r, int64_t lane, const char *column)

@@ -20,14 +20,8 @@ static synth_spec spec_of(void)
 
 static kvt_results *replay(const char *path, const char *policies, kvt_act act)
 {
-    kvt_replay_spec run = {.trace = &path,
-                           .n_trace = 1,
-                           .policies = policies,
-                           .budgets = "5,12,40",
-                           .act = act,
-                           .no_controls = true,
-                           .out_dir = "",
-                           .keep_arrays = true};
+    kvt_replay_spec run = runs_spec(&path, policies, "5,12,40");
+    run.act = act;
     return runs_replay(&run, NULL);
 }
 
@@ -194,12 +188,7 @@ static void sinks_show_in_the_mass(void **state)
     synth_spec spec = synth_default();
     spec.sink = 6;
     const char *path = runs_trace("sink", &spec);
-    kvt_replay_spec run = {.trace = &path,
-                           .n_trace = 1,
-                           .policies = "streaming:sinks=0,streaming:sinks=4",
-                           .budgets = "90%",
-                           .no_controls = true,
-                           .out_dir = ""};
+    kvt_replay_spec run = runs_spec(&path, "streaming:sinks=0,streaming:sinks=4", "90%");
     kvt_results *found = runs_replay(&run, NULL);
     assert_int_equal(found->n, 2);
     const kvt_cell *none = &found->result[0]->cell[0], *four = &found->result[1]->cell[0];

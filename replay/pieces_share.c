@@ -198,18 +198,12 @@ bool kvt_share_open(kvt_shares_out *out, int64_t **count, double **part, bool *c
 
 bool kvt_rank(int32_t *out, const float *score, int64_t n, kvt_arena *scratch)
 {
-    size_t mark = kvt_arena_mark(scratch);
-    bool good = select_rank(out, score, n, scratch);
-    kvt_arena_rewind(scratch, mark);
-    return good;
+    return select_rank(out, score, n, scratch);
 }
 
 bool kvt_rank_double(int32_t *out, const double *score, int64_t n, kvt_arena *scratch)
 {
-    size_t mark = kvt_arena_mark(scratch);
-    bool good = select_rank_double(out, score, n, scratch);
-    kvt_arena_rewind(scratch, mark);
-    return good;
+    return select_rank_double(out, score, n, scratch);
 }
 
 /* ---- curves --------------------------------------------------------------------------------

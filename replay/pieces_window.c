@@ -44,14 +44,6 @@ void kvt_no_score(float *score, int64_t n)
 /* ---- votes ---------------------------------------------------------------------------------
  */
 
-static kvt_view head_of(const kvt_view *rows, int64_t h)
-{
-    kvt_view one = *rows;
-    one.data = (const float *)rows->data + h * rows->stride[0];
-    one.dim[0] = 1;
-    return one;
-}
-
 static void largest(float *vote, const float *row, int64_t n)
 {
     for (int64_t s = 0; s < n; s++)
@@ -72,7 +64,7 @@ static void count_votes(float *vote, const kvt_view *rows, int how, float *work)
                     i % rows->dim[1] * rows->stride[1],
                 n);
     for (int64_t h = 0; h < rows->dim[0] && how == KVT_VOTE_HEAD; h++) {
-        kvt_view one = head_of(rows, h);
+        kvt_view one = kvt_heads_of(rows, h, 1);
         memset(work, 0, (size_t)n * sizeof *work);
         kvt_add_rows(work, &one);
         largest(vote, work, n);
@@ -86,7 +78,7 @@ void kvt_vote(kvt_lane *lane, int64_t n_set, int how)
     if (!vote)
         kvt_no_score(lane->mark, n * n_set);
     for (int64_t h = 0; vote && h < n_set; h++) {
-        kvt_view rows = n_set > 1 ? head_of(&lane->attn, h) : lane->attn;
+        kvt_view rows = n_set > 1 ? kvt_heads_of(&lane->attn, h, 1) : lane->attn;
         memset(vote, 0, (size_t)n * sizeof *vote);
         count_votes(vote, &rows, how, vote + n);
         for (int64_t s = 0; s < n; s++)

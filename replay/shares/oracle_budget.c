@@ -37,7 +37,6 @@ static void learn(const void *params, float *mark, const kvt_lane *lane, const f
                   const bool *pinned)
 {
     (void)params, (void)score, (void)pinned;
-    memset(mark, 0, (size_t)lane->n_slot * sizeof *mark);
     kvt_add_rows(mark, &lane->future);
     for (int64_t s = 0; s < lane->n_slot; s++)
         mark[s] /= (float)kvt_max(lane->future.dim[0], 1);

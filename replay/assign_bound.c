@@ -97,7 +97,6 @@ typedef struct greedy {
     int32_t *alive; /* [n] positions, rising */
     int64_t n;
     int32_t *order; /* scratch [N] */
-    double *pool;   /* scratch [N] */
     float *row;
     int32_t *drop;
 } greedy;

@@ -24,7 +24,8 @@
 #include "kvt/pieces.h"
 #include "replay/stream.h"
 
-int64_t channels_of(int64_t budget, int64_t n_prompt, int64_t n_dim)
+/* Channels of N keys of D that are left where they and N values take the bytes of B slots. */
+static int64_t channels_of(int64_t budget, int64_t n_prompt, int64_t n_dim)
 {
     int64_t over = 2 * budget - n_prompt;
     return over > 0 ? kvt_min(n_dim * over / n_prompt, n_dim) : 0;

@@ -294,6 +294,12 @@ void kvt_engine_forget(kvt_engine *e, int layer)
 /* ---- tokens --------------------------------------------------------------------------------
  */
 
+/* Whether a decision follows the newest token. */
+static bool is_due(const kvt_engine *e, const engine_layer *l)
+{
+    return (l->n_arrived - e->n_prompt) % e->every == 0;
+}
+
 /* Of the last queries that were fed: as many as a decision anew learns from, or the newest. */
 static kvt_code take_queries(const kvt_engine *e, engine_layer *l, kvt_err *err)
 {
@@ -303,7 +309,7 @@ static kvt_code take_queries(const kvt_engine *e, engine_layer *l, kvt_err *err)
     } by_query[] = {{&l->feed.rows, KVT_NEED_ATTN},
                     {&l->feed.logits, KVT_NEED_LOGITS},
                     {&l->feed.queries, KVT_NEED_QUERIES | KVT_NEED_LAYER}};
-    bool anew = e->use->again && e->decode && engine_is_due(e, l);
+    bool anew = e->use->again && e->decode && is_due(e, l);
     int64_t n = anew ? kvt_use_window(e->use, l->n_arrived) : 1;
     for (int i = 0; i < 3; i++) {
         int64_t got = by_query[i].v->data ? by_query[i].v->dim[1] : n;
@@ -442,8 +448,7 @@ static kvt_code decide(kvt_engine *e, const int *layer, int n_layer, kvt_err *er
         bool any = false;
         for (int i = 0; i < n_layer; i++)
             any |= refused(&e->layer[layer[i]], b);
-        if (!any && (prompt || engine_is_due(e, first)) &&
-            engine_choose(e, b, layer, n_layer, err))
+        if (!any && (prompt || is_due(e, first)) && engine_choose(e, b, layer, n_layer, err))
             return err->code;
         for (int i = 0; !any && !prompt && e->traits.drop_first && i < n_layer; i++)
             for (int a = 0; a < e->n_lane; a++)

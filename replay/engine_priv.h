@@ -196,12 +196,6 @@ bool turn_keep(kvt_engine *e, engine_turn *turn, int n); /* room for what is kep
 /* The order in which budgets cut lanes of one ranking. False: no memory. */
 bool turn_order(kvt_engine *e, engine_turn *turn, int n);
 int64_t turn_kept(const engine_turn *t); /* slots that are kept */
-/* Whether a decision follows the newest token. */
-static inline bool engine_is_due(const kvt_engine *e, const engine_layer *l)
-{
-    return (l->n_arrived - e->n_prompt) % e->every == 0;
-}
-
 /* again.c: clears what a lane remembers and has it learn from the last queries over the slots
  * that are left, as at the end of the prompt. */
 KVT_CHECKED kvt_code again_learn(kvt_engine *e, engine_turn *t, int budget, kvt_err *err);

@@ -62,7 +62,8 @@ int measure_lane_metrics(int out[LANE_METRICS_MAX])
 /* ---- which are asked for -------------------------------------------------------------------
  */
 
-uint64_t measure_set(bool extra)
+/* Every metric, or those that need not be asked for. */
+static uint64_t every_metric(bool extra)
 {
     uint64_t set = 0;
     for (int i = 0; metrics[i]; i++)
@@ -89,14 +90,14 @@ static kvt_code add_named(uint64_t *set, const char *name, kvt_err *err)
 
 kvt_code kvt_metrics_parse(uint64_t *set, const char *text, kvt_err *err)
 {
-    *set = measure_set(false);
+    *set = every_metric(false);
     for (const char *at = text; at; at = *at ? at + 1 : NULL) {
         char name[64];
         size_t n = strcspn(at, ",");
         snprintf(name, sizeof name, "%.*s", (int)(n < 63 ? n : 63), at);
         at += n;
         if (strcmp(name, "all") == 0)
-            *set = measure_set(true);
+            *set = every_metric(true);
         else if (strcmp(name, "default") != 0 && add_named(set, name, err))
             return err->code;
     }

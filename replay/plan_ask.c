@@ -78,8 +78,7 @@ static kvt_code ask(plan *p, const char *text, kvt_err *err)
     return KVT_OK;
 }
 
-/* ---- controls and bounds
- * ----------------------------------------------------------------------
+/* ---- controls and bounds -------------------------------------------------------------------
  */
 
 bool plan_acts_in_decode(const kvt_use *u, kvt_act act)
@@ -162,8 +161,7 @@ kvt_code plan_ask(plan *p, kvt_err *err)
                : add_inside_bound(p, n_control, err);
 }
 
-/* ---- what "all" leaves out
- * ---------------------------------------------------------------------
+/* ---- what "all" leaves out -----------------------------------------------------------------
  */
 
 /* Takes those out of "all" whose kind of probe no trace has: one line names them. */

@@ -9,9 +9,10 @@
  *            that average slots, channels.c those that drop channels of the keys
  *   finish.c what was judged becomes cells and lanes
  *   plan.c   which passes there are: plan_ask.c of which policies, plan_cell.c their budgets
- * and names, plan_probe.c and plan_weights.c what they read beside the trace, plan_reason.c
- * what they lack threshold.c  the threshold that meets a budget on the other traces replay.c
- * the whole run */
+ *            and names, plan_probe.c and plan_weights.c what they read beside the trace,
+ *            plan_reason.c what they lack
+ *   threshold.c  the threshold that meets a budget on the other traces
+ *   replay.c the whole run */
 #ifndef REPLAY_PRIV_H
 #define REPLAY_PRIV_H
 
@@ -259,8 +260,6 @@ void support_heavy(int32_t *token, const uint16_t *row, int64_t n);
 /* ---- channels.c ----------------------------------------------------------------------------
  */
 
-/* Channels of N keys of D that are left where they and N values take the bytes of B slots. */
-int64_t channels_of(int64_t budget, int64_t n_prompt, int64_t n_dim);
 /* Gives each cell of such a pass that leaves none its reason. */
 void channels_check(pass *x, int64_t n_dim);
 
@@ -271,7 +270,6 @@ void channels_check(pass *x, int64_t n_dim);
  * LANE_METRICS_MAX. */
 bool measure_is_lane(const kvt_metric *m);
 int measure_lane_metrics(int out[LANE_METRICS_MAX]);
-uint64_t measure_set(bool extra); /* every metric, or those that need not be asked for */
 /* Type-7 quantile of x [n], which is put into another order; NAN for n = 0. */
 double measure_quantile(double *x, int64_t n, double q);
 

@@ -7,7 +7,7 @@
 #include "cli/files.h"
 #include "cli/table.h"
 #include "kvt/analyze.h"
-#include "kvt/arena.h"
+#include "kvt/replay.h"
 
 enum { CELL = 64, POLICIES_MAX = 64, BUDGETS_MAX = 64, LIST_CAP = 4096 };
 
@@ -38,8 +38,7 @@ typedef struct words {
     int n;
 } words;
 
-/* Cuts a list at its commas. In a list of policies a piece with '=' and no ':' before it
- * belongs to the one in front. */
+/* Cuts a list at its commas; one of policies where the next policy begins. */
 static kvt_code cut_list(words *out, const char *list, bool policies, kvt_err *err)
 {
     out->n = 0;
@@ -47,13 +46,7 @@ static kvt_code cut_list(words *out, const char *list, bool policies, kvt_err *e
         return kvt_fail(err, KVT_USAGE, "list '%.40s...': too long", list);
     snprintf(out->text, sizeof out->text, "%s", list);
     for (char *at = out->text; *at;) {
-        size_t n = strcspn(at, ",");
-        while (policies && at[n] == ',') {
-            size_t mark = strcspn(at + n + 1, "=:,");
-            if (at[n + 1 + mark] != '=')
-                break;
-            n += 1 + strcspn(at + n + 1, ",");
-        }
+        size_t n = policies ? kvt_use_length(at) : strcspn(at, ",");
         bool more = at[n] == ',';
         at[n] = 0;
         if (out->n == POLICIES_MAX || !*at)

@@ -414,8 +414,7 @@ static kvt_code add_all(kvt_use ***list, int *n, const kvt_registry *r, kvt_err 
     return KVT_OK;
 }
 
-/* Length of the next use in a list: pieces with '=' and no ':' before it belong to it. */
-static size_t next(const char *text)
+size_t kvt_use_length(const char *text)
 {
     size_t n = strcspn(text, ",");
     while (text[n] == ',') {
@@ -435,7 +434,7 @@ kvt_code kvt_uses_parse(kvt_use ***out, int *n, const kvt_registry *r, const cha
     *out = NULL, *n = 0;
     while (!code && *text) {
         char piece[TEXT_MAX];
-        size_t len = next(text);
+        size_t len = kvt_use_length(text);
         if (len >= sizeof piece) {
             code = kvt_fail(err, KVT_USAGE, "policy '%.60s...': too long", text);
             break;

@@ -111,8 +111,11 @@ KVT_API const char *kvt_registry_nearest(const kvt_registry *r, const char *name
 /* Reads one policy's text form. */
 KVT_API KVT_CHECKED kvt_code kvt_use_parse(kvt_use **out, const kvt_registry *r,
                                            const char *text, kvt_err *err);
-/* Reads a list; a piece with '=' and no ':' before it belongs to the policy in front. "all" is
- * every policy of the registry that is no control and that some trace can answer. */
+/* Length of the first policy of a list: a piece with '=' and no ':' before it belongs to the
+ * policy in front. */
+KVT_API size_t kvt_use_length(const char *text);
+/* Reads a list. "all" is every policy of the registry that is no control and that some trace
+ * can answer. */
 KVT_API KVT_CHECKED kvt_code kvt_uses_parse(kvt_use ***out, int *n, const kvt_registry *r,
                                             const char *text, kvt_err *err);
 /* Why no trace could answer it (kvt_policy.why_not), or NULL. */

@@ -43,10 +43,11 @@ static int64_t pair_up(double *d, const group *a, const group *b, const kvt_sche
     return n;
 }
 
-static kvt_code measure(kvt_difference *out, const double *d, int64_t n, uint64_t seed,
-                        kvt_err *err)
+kvt_code difference_measure(kvt_difference *out, const double *d, int64_t n, uint64_t seed,
+                            kvt_err *err)
 {
-    out->mean = stat_mean(d, n);
+    *out = (kvt_difference){.n_trace = n, .mean = stat_mean(d, n)};
+    out->lo = out->hi = out->p_value = (double)NAN;
     if (n >= STAT_LEAST_PROMPTS) {
         stat_interval interval;
         if (stat_bootstrap(&interval, d, n, seed, err) != KVT_OK)
@@ -137,9 +138,7 @@ kvt_code kvt_compare(kvt_difference *out, const kvt_results *results, const char
     kvt_schema schema = {0};
     kvt_cell_schema(&schema);
     n = pair_up(d, a, b, &schema, column, d + n, d + 2 * n, trace, trace + n);
-    *out = (kvt_difference){.n_trace = n, .n_needed = KVT_EMPTY_INT};
-    out->lo = out->hi = out->p_value = (double)NAN;
-    code = measure(out, d, n, seed, err);
+    code = difference_measure(out, d, n, seed, err);
     if (code == KVT_OK && n == 1)
         code = measure_lanes(out, results, a->cell[0], b->cell[0], column, seed, err);
 

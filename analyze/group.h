@@ -28,4 +28,9 @@ double group_value(const kvt_cell *cell, const kvt_schema *schema, const char *c
 int64_t group_traces(const group *g, const kvt_schema *schema, const char *column, double *x,
                      const char **trace);
 
+/* Mean and interval of differences, one a trace: over prompts where there are enough, else
+ * their range; NAN where there is neither. (analyze/compare.c) */
+KVT_CHECKED kvt_code difference_measure(kvt_difference *out, const double *d, int64_t n,
+                                        uint64_t seed, kvt_err *err);
+
 #endif

@@ -188,25 +188,13 @@ static int64_t common_traces(const maker *m, const group *a, const group *b)
     return n;
 }
 
-/* Mean and interval of a part: over prompts where there are enough, else its range. */
-static kvt_code put_part(double *mean, double *lo, double *hi, double *p_value, const double *d,
-                         int64_t n, uint64_t seed, kvt_err *err)
+static kvt_code put_part(double *mean, double *lo, double *hi, const double *d, int64_t n,
+                         uint64_t seed, kvt_err *err)
 {
-    *mean = stat_mean(d, n);
-    *lo = *hi = (double)NAN;
-    if (n >= STAT_LEAST_PROMPTS) {
-        stat_interval interval;
-        if (stat_bootstrap(&interval, d, n, seed, err))
-            return err->code;
-        *lo = interval.lo, *hi = interval.hi;
-        if (p_value)
-            *p_value = interval.p_value;
-        return KVT_OK;
-    }
-    for (int64_t i = 0; n > 1 && i < n; i++) {
-        *lo = i == 0 ? d[i] : fmin(*lo, d[i]);
-        *hi = i == 0 ? d[i] : fmax(*hi, d[i]);
-    }
+    kvt_difference part;
+    if (difference_measure(&part, d, n, seed, err))
+        return err->code;
+    *mean = part.mean, *lo = part.lo, *hi = part.hi;
     return KVT_OK;
 }
 
@@ -225,16 +213,16 @@ static kvt_code put_parts(const maker *m, kvt_comparison_row *row, const group *
     if (!all_defined(m->d[ALLOCATION], n)) /* regrets of two kinds have no difference */
         return is_inside(a) && is_inside(b)
                    ? put_part(&row->ranking_diff, &row->ranking_ci_lo, &row->ranking_ci_hi,
-                              NULL, m->d[RANKING], n, m->seed, err)
+                              m->d[RANKING], n, m->seed, err)
                    : KVT_OK;
     for (int64_t i = 0; i < n; i++)
         m->d[SIZE][i] = m->d[TOTAL][i] - m->d[RANKING][i] - m->d[ALLOCATION][i];
-    if (put_part(&row->ranking_diff, &row->ranking_ci_lo, &row->ranking_ci_hi, NULL,
-                 m->d[RANKING], n, m->seed, err) ||
-        put_part(&row->allocation_diff, &row->allocation_ci_lo, &row->allocation_ci_hi, NULL,
+    if (put_part(&row->ranking_diff, &row->ranking_ci_lo, &row->ranking_ci_hi, m->d[RANKING], n,
+                 m->seed, err) ||
+        put_part(&row->allocation_diff, &row->allocation_ci_lo, &row->allocation_ci_hi,
                  m->d[ALLOCATION], n, m->seed, err) ||
-        put_part(&row->size_diff, &row->size_ci_lo, &row->size_ci_hi, NULL, m->d[SIZE], n,
-                 m->seed, err))
+        put_part(&row->size_diff, &row->size_ci_lo, &row->size_ci_hi, m->d[SIZE], n, m->seed,
+                 err))
         return err->code;
     return KVT_OK;
 }
@@ -243,8 +231,9 @@ static kvt_code make_row(const maker *m, kvt_comparison_row *row, const group *a
                          const group *b, const kvt_labels *labels, kvt_err *err)
 {
     const kvt_cell *x = a->cell[0], *y = b->cell[0];
+    kvt_difference whole;
     int64_t n = common_traces(m, a, b);
-    *row = (kvt_comparison_row){.traces_count = n, .prompts_count = KVT_EMPTY_INT};
+    *row = (kvt_comparison_row){.traces_count = n};
     snprintf(row->policy, sizeof row->policy, "%s",
              kvt_label(labels, x->policy, x->policy_params));
     snprintf(row->reference, sizeof row->reference, "%s",
@@ -253,24 +242,21 @@ static kvt_code make_row(const maker *m, kvt_comparison_row *row, const group *a
     snprintf(row->budget_asked, sizeof row->budget_asked, "%s", x->budget_asked);
     snprintf(row->growth, sizeof row->growth, "%s", x->growth);
     snprintf(row->reference_growth, sizeof row->reference_growth, "%s", y->growth);
-    row->p_value = row->ranking_diff = row->ranking_ci_lo = row->ranking_ci_hi = (double)NAN;
+    row->ranking_diff = row->ranking_ci_lo = row->ranking_ci_hi = (double)NAN;
     row->allocation_diff = row->allocation_ci_lo = row->allocation_ci_hi = (double)NAN;
     row->size_diff = row->size_ci_lo = row->size_ci_hi = (double)NAN;
-    kvt_interval_kind kind = n >= STAT_LEAST_PROMPTS ? KVT_INTERVAL_PROMPTS
-                             : n > 1                 ? KVT_INTERVAL_RANGE
-                                                     : KVT_INTERVAL_NONE;
-    snprintf(row->interval, sizeof row->interval, "%s", kvt_interval_name(kind));
     read_column(m, m->d[TOTAL], n, a, m->column);
     row->value_mean = stat_mean(m->d[TOTAL], n);
     read_column(m, m->d[TOTAL], n, b, m->column);
     row->reference_mean = stat_mean(m->d[TOTAL], n);
     subtract(m, m->d[TOTAL], n, a, b, m->column);
-    if (put_part(&row->diff, &row->diff_ci_lo, &row->diff_ci_hi, &row->p_value, m->d[TOTAL], n,
-                 m->seed, err))
+    if (difference_measure(&whole, m->d[TOTAL], n, m->seed, err))
         return err->code;
-    row->separable =
-        kind == KVT_INTERVAL_PROMPTS && (row->diff_ci_lo > 0 || row->diff_ci_hi < 0);
-    row->prompts_count = stat_needed(m->d[TOTAL], n);
+    row->diff = whole.mean, row->diff_ci_lo = whole.lo, row->diff_ci_hi = whole.hi;
+    row->p_value = whole.p_value;
+    row->separable = whole.separable;
+    row->prompts_count = whole.n_needed;
+    snprintf(row->interval, sizeof row->interval, "%s", kvt_interval_name(whole.kind));
     return m->parts && n > 0 ? put_parts(m, row, a, b, n, err) : KVT_OK;
 }
 

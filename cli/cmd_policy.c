@@ -164,7 +164,7 @@ static kvt_code run(cli *c, const void *given, int n_arg, char **arg, kvt_err *e
     if (strcmp(verb->name, "new") == 0)
         return make_new(c, arg[1], err);
     if (strcmp(verb->name, "check") == 0)
-        return policy_check(c, arg[1], err);
+        return policy_check(arg[1], err);
     kvt_registry *r;
     kvt_code code = kvt_registry_new(&r, err);
     for (int i = 0; !code && i < o->plugin.n; i++)

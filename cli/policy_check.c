@@ -131,8 +131,8 @@ static kvt_code check_use(const kvt_use *use, int *n_broken, kvt_err *err)
     return KVT_OK;
 }
 
-static kvt_code check_text(cli *c, const kvt_registry *r, const char *text, int *broken,
-                           int *untried, kvt_err *err)
+static kvt_code check_text(const kvt_registry *r, const char *text, int *broken, int *untried,
+                           kvt_err *err)
 {
     kvt_use *use;
     int n = 0;
@@ -147,27 +147,26 @@ static kvt_code check_text(cli *c, const kvt_registry *r, const char *text, int 
         printf("  all %d laws hold\n", KVT_LAW_COUNT);
     *broken += n > 0 ? n : 0;
     *untried += n < 0;
-    (void)c;
     return KVT_OK;
 }
 
 /* The default, then every value of every choice. */
-static kvt_code check_policy(cli *c, const kvt_registry *r, const kvt_policy *p, int *broken,
+static kvt_code check_policy(const kvt_registry *r, const kvt_policy *p, int *broken,
                              int *untried, kvt_err *err)
 {
-    kvt_code code = check_text(c, r, p->name, broken, untried, err);
+    kvt_code code = check_text(r, p->name, broken, untried, err);
     for (const kvt_param *t = p->params; !code && t && t->name; t++)
         for (int i = 0; t->type == KVT_CHOICE && i <= (int)t->max && !code; i++) {
             char text[NAME_CAP];
             if (i == (int)t->def)
                 continue;
             snprintf(text, sizeof text, "%s:%s=%s", p->name, t->name, t->choices[i].name);
-            code = check_text(c, r, text, broken, untried, err);
+            code = check_text(r, text, broken, untried, err);
         }
     return code;
 }
 
-kvt_code policy_check(cli *c, const char *path, kvt_err *err)
+kvt_code policy_check(const char *path, kvt_err *err)
 {
     kvt_registry *r;
     int broken = 0, untried = 0;
@@ -177,7 +176,7 @@ kvt_code policy_check(cli *c, const char *path, kvt_err *err)
     for (int i = 0; !code && kvt_registry_policies(r)[i]; i++) {
         const kvt_policy *p = kvt_registry_policies(r)[i];
         if (kvt_policy_find(p->name) != p)
-            code = check_policy(c, r, p, &broken, &untried, err);
+            code = check_policy(r, p, &broken, &untried, err);
     }
     kvt_registry_free(r);
     if (code)

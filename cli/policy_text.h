@@ -41,6 +41,6 @@ KVT_CHECKED kvt_code policy_variants(cli *c, const kvt_registry *r, kvt_err *err
 KVT_CHECKED kvt_code policy_show(cli *c, const kvt_registry *r, const char *name,
                                  const char *trace, const cli_list *plugin, kvt_err *err);
 /* Tries the policies of a plug-in, every value of every choice; NO where one breaks a law. */
-KVT_CHECKED kvt_code policy_check(cli *c, const char *path, kvt_err *err);
+KVT_CHECKED kvt_code policy_check(const char *path, kvt_err *err);
 
 #endif

@@ -66,11 +66,6 @@ void kvt_pool_max(float *out, const float *in, int64_t n, int64_t width)
         out[i] = head = i + r < n ? larger(head, in[i + r]) : head;
 }
 
-static const float *row_of(const kvt_view *v, int64_t i, int64_t j)
-{
-    return (const float *)v->data + i * v->stride[0] + j * v->stride[1];
-}
-
 void kvt_add_rows(float *mark, const kvt_view *attn)
 {
     int64_t n = attn->dim[2];
@@ -80,7 +75,8 @@ void kvt_add_rows(float *mark, const kvt_view *attn)
         for (int64_t s = at; s < end; s++)
             sum[s - at] = (double)mark[s];
         for (int64_t h = 0; h < attn->dim[0]; h++)
-            slots_pile(sum, row_of(attn, h, 0) + at, attn->stride[1], attn->dim[1], end - at);
+            slots_pile(sum, kvt_head_row(attn, h, 0) + at, attn->stride[1], attn->dim[1],
+                       end - at);
         for (int64_t s = at; s < end; s++)
             mark[s] = (float)sum[s - at];
     }
@@ -93,7 +89,7 @@ void kvt_mean_heads(float *out, const kvt_view *rows)
         double sum[BLOCK] = {0};
         int64_t end = kvt_min(at + BLOCK, n);
         for (int64_t h = 0; h < n_head; h++) {
-            const float *row = row_of(rows, h, 0);
+            const float *row = kvt_head_row(rows, h, 0);
             for (int64_t s = at; s < end; s++)
                 sum[s - at] += (double)row[s];
         }

@@ -107,8 +107,7 @@ static void open_rows(state *t, const kvt_view *A)
 {
     for (int64_t h = 0; h < A->dim[0]; h++)
         for (int64_t m = 0; m < A->dim[1]; m++)
-            open_row(t, h * A->dim[1] + m,
-                     (const float *)A->data + h * A->stride[0] + m * A->stride[1]);
+            open_row(t, h * A->dim[1] + m, kvt_head_row(A, h, m));
     for (int64_t s = 0; s < t->n_slot; s++)
         t->size[s] = dot_of(t->v + s * t->v_step, t->v + s * t->v_step, t->n_dim);
 }

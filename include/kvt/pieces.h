@@ -127,6 +127,17 @@ static inline const float *kvt_row(const kvt_view *v, int64_t i) /* of a view [S
 {
     return (const float *)v->data + i * v->stride[0];
 }
+static inline const float *kvt_head_row(const kvt_view *v, int64_t h, int64_t i) /* [H Q D] */
+{
+    return (const float *)v->data + h * v->stride[0] + i * v->stride[1];
+}
+static inline double kvt_heads_sum(const kvt_view *v, int64_t i, int64_t s) /* over H */
+{
+    double sum = 0;
+    for (int64_t h = 0; h < v->dim[0]; h++)
+        sum += (double)kvt_head_row(v, h, i)[s];
+    return sum;
+}
 KVT_API double kvt_norm(const float *x, int64_t n); /* Euclidean */
 KVT_API double kvt_dot(const float *a, const double *b, int64_t n);
 /* The fits() of rules that pin so many tokens, or all of a shorter lane: false, and "4 sinks

@@ -29,10 +29,7 @@ static const kvt_param params[] = {
 /* Whether the row m of the later ones looks at a position. */
 static bool is_used(const kvt_view *A, int64_t m, int64_t t, double theta)
 {
-    double sum = 0;
-    for (int64_t h = 0; h < A->dim[0]; h++)
-        sum += (double)((const float *)A->data)[h * A->stride[0] + m * A->stride[1] + t];
-    return sum / (double)A->dim[0] > theta;
+    return kvt_heads_sum(A, m, t) / (double)A->dim[0] > theta;
 }
 
 /* A mark is the row of the next use, counted from 1; of a slot that is new it is 0. */

@@ -109,8 +109,7 @@ static void step(const void *params_, kvt_lane *lane)
     float *worst = work, *pooled = work + S, *size = work + 2 * S;
     *bias = (biases){0};
     for (int64_t i = 0; i < rows; i++) {
-        const float *row = (const float *)A->data + i / A->dim[1] * A->stride[0] +
-                           i % A->dim[1] * A->stride[1];
+        const float *row = kvt_head_row(A, i / A->dim[1], i % A->dim[1]);
         add_row(p, mean, worst, row, pooled, n);
         bias->window += sum_of(row, n, S) / (double)rows;
         bias->before += sum_of(row, kvt_max(n - W, 0), n) / (double)rows;

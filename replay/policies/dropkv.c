@@ -67,7 +67,7 @@ static void step(const void *params_, kvt_lane *lane)
     double *drop = kvt_arena_array(lane->scratch, n + D, sizeof *drop);
     for (int64_t h = 0; drop && h < A->dim[0]; h++)
         for (int64_t q = 0; q < A->dim[1]; q++) {
-            const float *row = (const float *)A->data + h * A->stride[0] + q * A->stride[1];
+            const float *row = kvt_head_row(A, h, q);
             output(drop + n, row, lane, D);
             add_row(drop, row, drop + n, lane, D, p->epsilon);
         }

@@ -109,8 +109,8 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
         for (int64_t s = 0; good && s < n; s++)
             out[s] += (float)((prob[s] + p->eps) * norm_of(p, lane, h, s) / (double)H);
     }
-    for (int64_t s = 0; !good && s < n; s++) /* NaN, which is refused: no memory */
-        out[s] = NAN;
+    if (!good)
+        kvt_no_score(out, n);
 }
 
 const kvt_policy kvt_policy_expected_attention = {

@@ -104,7 +104,7 @@ static void step(const void *params_, kvt_lane *lane)
     double *sum = kvt_arena_array(lane->scratch, n, sizeof *sum);
     for (int64_t h = 0; sum && h < A->dim[0]; h++)
         for (int64_t q = from; q < A->dim[1]; q++) {
-            const float *row = (const float *)A->data + h * A->stride[0] + q * A->stride[1];
+            const float *row = kvt_head_row(A, h, q);
             /* n - W keys lie in front; this is row W - Q + q of the question */
             double weight = p->rows == ROWS_KEYS ? (double)(n - A->dim[1] + q) : 1;
             for (int64_t s = 0; s < n; s++)

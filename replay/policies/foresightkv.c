@@ -115,8 +115,7 @@ static void step(const void *params_, kvt_lane *lane)
     for (int64_t q = 0; q < n_row; q++) {
         *row = *row >= block ? 0 : *row;
         for (int64_t h = 0; h < n_head; h++) {
-            const float *a = (const float *)lane->attn.data + h * lane->attn.stride[0] +
-                             q * lane->attn.stride[1];
+            const float *a = kvt_head_row(&lane->attn, h, q);
             for (int64_t s = 0; s < lane->n_slot; s++)
                 add_row(lane->mark + (s * n_head + h) * N_STAT, a[s], *row, block);
         }

@@ -24,8 +24,6 @@
 #include "kvt/pieces.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 typedef struct h2o_lm_eval {
     double recent;
@@ -91,10 +89,11 @@ static int64_t heavy(const h2o_lm_eval *p, int64_t budget)
 /* acc[s] += attention of query q over all heads of the lane, n slots. */
 static void add_row(double *acc, const kvt_view *rows, int64_t q, int64_t n)
 {
-    for (int64_t h = 0; h < rows->dim[0]; h++)
+    for (int64_t h = 0; h < rows->dim[0]; h++) {
+        const float *row = kvt_head_row(rows, h, q);
         for (int64_t s = 0; s < n; s++)
-            acc[s] += (double)((const float *)
-                                   rows->data)[h * rows->stride[0] + q * rows->stride[1] + s];
+            acc[s] += (double)row[s];
+    }
 }
 
 /* ---- row by row ----------------------------------------------------------------------------

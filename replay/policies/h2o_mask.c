@@ -100,8 +100,7 @@ static void accumulate(kvt_lane *lane)
 {
     const kvt_view *a = &lane->attn;
     for (int64_t h = 0; h < a->dim[0]; h++) {
-        const float *row =
-            (const float *)a->data + h * a->stride[0] + (a->dim[1] - 1) * a->stride[1];
+        const float *row = kvt_head_row(a, h, a->dim[1] - 1);
         double sum = 0;
         for (int64_t s = 0; s < lane->n_slot; s++)
             sum += lane->mark[s * WIDTH + SEEN] == 1 ? (double)row[s] : 0;

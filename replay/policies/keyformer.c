@@ -98,8 +98,7 @@ static void step(const void *params_, kvt_lane *lane)
     double *work = kvt_arena_array(lane->scratch, lane->n_slot, sizeof *work);
     for (int64_t h = 0; work && z->data && h < z->dim[0]; h++)
         for (int64_t q = 0; q < z->dim[1]; q++)
-            add_row(params_, lane, (const float *)z->data + h * z->stride[0] + q * z->stride[1],
-                    work);
+            add_row(params_, lane, kvt_head_row(z, h, q), work);
     for (int64_t s = 0; !work && s < lane->n_slot; s++)
         lane->mark[s] = NAN; /* which is refused: no memory */
 }

@@ -156,7 +156,7 @@ static void score_segment(float *out, segment *g, const kvzip *p, const kvt_lane
     for (int64_t h = 0; h < q->dim[0]; h++)
         for (int64_t at = g->from; at < g->end; at += TILE) {
             int64_t n = kvt_min(TILE, g->end - at);
-            const float *query = (const float *)q->data + h * q->stride[0] + at * q->stride[1];
+            const float *query = kvt_head_row(q, h, at);
             for (int64_t i = 0; i < n; i++) /* up to itself */
                 g->n_see[i] = g->n_sink + g->n_chunk + at + i - g->first + 1;
             kvt_softmax_rows(g->row, query, q->stride[1], n, g->key, g->n_key, q->dim[2], scale,

@@ -95,8 +95,7 @@ static bool join(kvt_view *out, const kvt_view *prompt, const kvt_view *draft, i
         for (int64_t i = 0; i < w2 + m; i++, to += n_dim) {
             const kvt_view *v = i < w2 ? prompt : draft;
             int64_t row = i < w2 ? skip + i : i - w2;
-            memcpy(to, (const float *)v->data + h * v->stride[0] + row * v->stride[1],
-                   (size_t)n_dim * sizeof *to);
+            memcpy(to, kvt_head_row(v, h, row), (size_t)n_dim * sizeof *to);
         }
     return true;
 }

@@ -63,8 +63,7 @@ static int64_t window(const void *params_, int64_t n_prompt)
 static float *put_heads(float *x, const kvt_view *v, int64_t i)
 {
     for (int64_t h = 0; h < v->dim[0]; h++, x += v->dim[2])
-        memcpy(x, (const float *)v->data + h * v->stride[0] + i * v->stride[1],
-               (size_t)v->dim[2] * sizeof *x);
+        memcpy(x, kvt_head_row(v, h, i), (size_t)v->dim[2] * sizeof *x);
     return x;
 }
 

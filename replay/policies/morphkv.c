@@ -67,7 +67,7 @@ static void step(const void *params_, kvt_lane *lane)
     int64_t *row = lane->state, H = z->dim[0], W = p->window;
     for (int64_t q = 0; q < z->dim[1]; q++, ++*row)
         for (int64_t h = 0; h < H; h++) {
-            const float *x = (const float *)z->data + h * z->stride[0] + q * z->stride[1];
+            const float *x = kvt_head_row(z, h, q);
             float most = -INFINITY;
             for (int64_t s = 0; s < lane->n_slot; s++)
                 most = x[s] > most ? x[s] : most;

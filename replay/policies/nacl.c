@@ -83,7 +83,7 @@ static void add_open_rows(kvt_lane *lane)
     for (int64_t h = 0; good && h < q->dim[0]; h++)
         for (int64_t i = 0; good && i < q->dim[1]; i++) {
             kvt_view one = *q;
-            one.data = (const float *)q->data + h * q->stride[0] + i * q->stride[1];
+            one.data = kvt_head_row(q, h, i);
             one.dim[0] = one.dim[1] = 1;
             good =
                 kvt_softmax_heads(row, &one, &lane->keys, scale, &first, &end, lane->scratch);

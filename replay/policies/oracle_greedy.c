@@ -23,15 +23,6 @@ typedef struct memory {
 
 enum { WIDTH = sizeof(memory) / sizeof(float) };
 
-/* Attention of one of the later rows to a position, over the heads. */
-static double looked_at(const kvt_view *A, int64_t m, int64_t t)
-{
-    double sum = 0;
-    for (int64_t h = 0; m < A->dim[1] && h < A->dim[0]; h++)
-        sum += (double)((const float *)A->data)[h * A->stride[0] + m * A->stride[1] + t];
-    return sum;
-}
-
 static void step(const void *params, kvt_lane *lane)
 {
     const kvt_view *A = &lane->future_all;
@@ -42,8 +33,8 @@ static void step(const void *params, kvt_lane *lane)
         x.mass -= x.next;
         bool is_new = lane->step == 0 || lane->pos[s] == lane->now;
         for (int64_t m = 0; is_new && m < A->dim[1]; m++)
-            x.mass += looked_at(A, m, lane->pos[s]);
-        x.next = looked_at(A, 0, lane->pos[s]);
+            x.mass += kvt_heads_sum(A, m, lane->pos[s]);
+        x.next = A->dim[1] > 0 ? kvt_heads_sum(A, 0, lane->pos[s]) : 0;
         memcpy(lane->mark + s * WIDTH, &x, sizeof x);
     }
 }

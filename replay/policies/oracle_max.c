@@ -16,7 +16,7 @@ static void score(const void *params, float *out, bool *pinned, const kvt_lane *
     const kvt_view *A = &lane->future;
     for (int64_t h = 0; h < A->dim[0]; h++)
         for (int64_t m = 0; m < A->dim[1]; m++) {
-            const float *row = (const float *)A->data + h * A->stride[0] + m * A->stride[1];
+            const float *row = kvt_head_row(A, h, m);
             for (int64_t s = 0; s < lane->n_slot; s++)
                 out[s] = row[s] > out[s] ? row[s] : out[s];
         }

@@ -30,7 +30,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 typedef struct quest {
     int64_t page, least, dense;
@@ -123,7 +122,7 @@ static void step(const void *params_, kvt_lane *lane)
     int64_t D = k->dim[1], K = n_pages(p, lane->seq);
     state *t = lane->state;
     for (; t->seen < lane->n_slot; t->seen++) {
-        const float *key = (const float *)k->data + t->seen * k->stride[0];
+        const float *key = kvt_row(k, t->seen);
         float *least = t->page + t->seen / p->page, *most = least + D * K;
         bool first = t->seen % p->page == 0;
         for (int64_t d = 0; d < D; d++, least += K, most += K) {
@@ -139,11 +138,10 @@ static void score_pages(double *restrict sum, const quest *p, const kvt_lane *la
     const kvt_view *q = &lane->queries;
     const state *t = lane->state;
     int64_t D = lane->keys.dim[1], K = n_pages(p, lane->seq);
-    const float *query = (const float *)q->data + (q->dim[1] - 1) * q->stride[1];
     for (int64_t d = 0; d < D; d++) {
         const float *restrict least = t->page + d * K, *restrict most = least + D * K;
         for (int64_t h = 0; h < q->dim[0]; h++) {
-            double x = (double)query[h * q->stride[0] + d];
+            double x = (double)kvt_head_row(q, h, q->dim[1] - 1)[d];
             for (int64_t k = 0; k < n; k++) {
                 double low = x * (double)least[k], high = x * (double)most[k];
                 sum[k] += low > high ? low : high;

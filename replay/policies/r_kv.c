@@ -96,7 +96,7 @@ static void step(const void *params_, kvt_lane *lane)
         t->failed = !find_redundancy(p, t->redundancy, lane);
     for (int64_t q = 0; q < z->dim[1]; q++, t->rows++)
         for (int64_t s = 0; s < lane->n_slot; s++) {
-            const float *at = (const float *)z->data + q * z->stride[1] + s;
+            const float *at = kvt_head_row(z, 0, q) + s;
             float most = at[0];
             for (int64_t h = 1; h < z->dim[0]; h++)
                 most = at[h * z->stride[0]] > most ? at[h * z->stride[0]] : most;

@@ -94,14 +94,13 @@ static void add_row(const scissorhands *p, kvt_lane *lane, int64_t q, int64_t at
 {
     int64_t H = lane->attn.dim[0], words = kvt_bit_words(p->rows), width = 1 + words * H,
             n_see = 0;
-    const float *row_at = (const float *)lane->attn.data + q * lane->attn.stride[1];
     while (n_see < lane->n_slot && lane->pos[n_see] <= at)
         n_see++;
     for (int64_t s = 0; s < lane->n_slot; s++) {
         float *mark = lane->mark + s * width;
         double sum = 0;
         for (int64_t h = 0; h < H; h++) {
-            float a = row_at[h * lane->attn.stride[0] + s];
+            float a = kvt_head_row(&lane->attn, h, q)[s];
             sum += (double)a;
             kvt_put_bit(mark + 1 + h * words, row % p->rows,
                         s < n_see && (double)a * (double)n_see < 1);

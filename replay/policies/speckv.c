@@ -78,8 +78,7 @@ static void raise_to(float *out, const kvt_view *rows, int64_t n_row, int64_t n)
 {
     for (int64_t h = 0; h < rows->dim[0]; h++)
         for (int64_t q = 0; q < n_row; q++) {
-            const float *row =
-                (const float *)rows->data + h * rows->stride[0] + q * rows->stride[1];
+            const float *row = kvt_head_row(rows, h, q);
             for (int64_t s = 0; s < n; s++)
                 out[s] = row[s] > out[s] ? row[s] : out[s];
         }

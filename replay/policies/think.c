@@ -64,12 +64,11 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     for (int64_t c = 0; c < D; c++) {
         double keys = 0, queries = 0;
         for (int64_t s = 0; s < lane->n_slot; s++) {
-            double x = (double)((const float *)k->data)[s * k->stride[0] + c];
+            double x = (double)kvt_row(k, s)[c];
             keys += x * x;
         }
         for (int64_t i = 0; i < H * W; i++) {
-            const float *row =
-                (const float *)q->data + i / W * q->stride[0] + i % W * q->stride[1];
+            const float *row = kvt_head_row(q, i / W, i % W);
             queries += (double)row[c] * (double)row[c];
         }
         out[c] = (float)(keys / (double)lane->n_slot * (queries / (double)(H * W)));

@@ -12,7 +12,6 @@
  *   loss = mean over pairs with a_i > a_j of max(0, margin + drop_i - drop_j)
  *
  * Memory O((D + R) T) a lane and decision. */
-#include <math.h>
 #include <string.h>
 
 #include "train/fit.h"

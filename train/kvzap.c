@@ -10,7 +10,6 @@
  * response (train/label.h). Layers are done one after the other: every trace is opened once a
  * layer. Memory E^2 doubles, twice. */
 #include <math.h>
-#include <stdio.h>
 
 #include "base/half.h"
 #include "train/fit.h"

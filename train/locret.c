@@ -8,7 +8,6 @@
  *
  * Queries of every prompt position are needed. Memory O(N H D) a layer. */
 #include <math.h>
-#include <string.h>
 
 #include "base/half.h"
 #include "train/fit.h"

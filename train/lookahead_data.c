@@ -1,6 +1,5 @@
 /* lookahead_data.c - prompts from traces, and where training begins. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/rng.h"

@@ -1,6 +1,5 @@
 /* lookahead_save.c - the trained parameters as an adapter's file. */
 #include <stdio.h>
-#include <string.h>
 
 #include "kvt/arena.h"
 #include "train/lookahead_train.h"

@@ -4,7 +4,6 @@
 #include "train/lookahead_train.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"

@@ -355,6 +355,20 @@ static void add_case(const kvt_policy *p, const char *param, const char *value,
              prefill_only ? " on the prompt" : "");
 }
 
+/* Those that draw by themselves, without their draws. False: none of them. */
+static bool add_undrawn(const kvt_policy *p)
+{
+    static const char *const without[][3] = {{"keyformer", "noise", "false"},
+                                             {"nacl", "random", "0"}};
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++)
+        if (strcmp(p->name, without[i][0]) == 0) {
+            for (int act = 0; act < 2; act++)
+                add_case(p, without[i][1], without[i][2], act);
+            return true;
+        }
+    return false;
+}
+
 int main(void)
 {
     kvt_err err;
@@ -369,10 +383,7 @@ int main(void)
     }
     for (int i = 0; kvt_policies()[i]; i++) {
         const kvt_policy *p = kvt_policies()[i];
-        bool noisy = strcmp(p->name, "keyformer") == 0;
-        for (int act = 0; noisy && act < 2; act++)
-            add_case(p, "noise", "false", act);
-        if (noisy || strcmp(p->name, "random") == 0 || strcmp(p->name, "nacl") == 0)
+        if (strcmp(p->name, "random") == 0 || add_undrawn(p))
             continue; /* its streams are the engine's own */
         if (p->traits.effect == KVT_JOIN || p->traits.effect == KVT_CHANNELS)
             continue; /* the plain driver joins no slots and drops no channels */

@@ -1,4 +1,4 @@
-foreach(name check params)
+foreach(name check params words)
   kvt_test(test_registry_${name} LABEL property MODULES replay SOURCES test_registry_${name}.c)
 endforeach()
 foreach(name everything hostile_scorers)

@@ -117,12 +117,12 @@ static void print_maps(const facts *f, char *out, size_t cap)
 
 static void print_text(const cli *c, const facts *f)
 {
-    char text[4200], maps[512];
+    char text[4200], maps[512], digits[16];
     snprintf(text, sizeof text, "%s  digest %.8s, %s", f->kind, f->digest,
              f->half ? "halves" : "f32");
     line(c, "adapter", text);
-    snprintf(text, sizeof text, "%s  weights %.8s", f->model,
-             f->model_digest[0] ? f->model_digest : "not named");
+    snprintf(text, sizeof text, "%s  weights %s", f->model,
+             info_short(f->model_digest, digits));
     line(c, "model", text);
     snprintf(text, sizeof text, "%lld lookahead tokens of width %lld", (long long)f->n_token,
              (long long)f->n_hidden);

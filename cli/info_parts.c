@@ -15,6 +15,12 @@ void info_line(FILE *out, const cli *c, int width, const char *name, const char 
     fprintf(out, "%-*s %s\n", width, name, safe);
 }
 
+const char *info_short(const char *digest, char out[16])
+{
+    snprintf(out, 16, "%.8s", digest);
+    return digest[0] ? out : "not named";
+}
+
 json_t *info_text_json(const char *text)
 {
     json_t *j = json_string(text); /* NULL where it is no UTF-8 */

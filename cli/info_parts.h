@@ -11,6 +11,9 @@
 /* "name         text", the text made safe; `width` columns of name. */
 void info_line(FILE *out, const cli *c, int width, const char *name, const char *text);
 
+/* The first digits of a digest; "not named" where a file has none. */
+const char *info_short(const char *digest, char out[16]);
+
 /* What a learned file says of itself; "" where it does not. */
 typedef struct info_head {
     const char *path, *kind, *digest, *weights_digest, *model;

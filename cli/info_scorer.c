@@ -31,15 +31,15 @@ static void print_layers(const kvt_scorer_info *i, char *out, size_t cap)
 static void summary(FILE *out, const cli *c, const kvt_scorer *s)
 {
     const kvt_scorer_info *i = kvt_scorer_info_of(s);
-    char text[4200], layers[1024] = "";
+    char text[4200], layers[1024] = "", digits[16];
     snprintf(text, sizeof text, "%s  digest %.8s, %d tensors", i->kind, i->digest,
              kvt_scorer_count(s));
     line(out, c, "scorer", text);
     snprintf(text, sizeof text,
-             "%s  %lld layers, %lld query heads, %lld kv heads, head dim %lld, weights %.8s",
+             "%s  %lld layers, %lld query heads, %lld kv heads, head dim %lld, weights %s",
              i->model, (long long)i->model_layers, (long long)i->n_head,
              (long long)i->n_kv_head, (long long)i->head_dim,
-             i->weights_digest[0] ? i->weights_digest : "not named");
+             info_short(i->weights_digest, digits));
     line(out, c, "model", text);
     print_layers(i, layers, sizeof layers);
     line(out, c, "layers", layers);

@@ -193,14 +193,15 @@ kvt_code cli_document(FILE *out, const char *name, kvt_err *err)
                  {"metrics", metrics},
                  {"columns", columns}};
 
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+    char names[200];
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (!strcmp(parts[i].name, name)) {
             parts[i].print(out);
             return KVT_OK;
         }
-    return kvt_fail(
-        err, KVT_USAGE,
-        "no generated part '%.60s'; they are datasets, attributes, probes, results, "
-        "policies, variants, metrics, columns",
-        name);
+        n +=
+            (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", parts[i].name);
+    }
+    return kvt_fail(err, KVT_USAGE, "no generated part '%.60s'; they are %s", name, names);
 }

@@ -11,106 +11,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "cells.h"
 #include "../mini.h"
 
-enum { CELL_MAX = 256, FIELD_MAX = 16, NAME_CAP = 160 };
+enum { TOY, PARAMS, SHARE, BUDGET, ACT, TOKENS, LAYER, LANE, KEPT, FIELDS };
+/* of kvpress.csv, behind its policy, which makes the columns up to the budget those above */
+enum { OF_LAYER = 5, OF_LANE, OF_COUNT, OF_KEPT, OF_TIED, OF_FIELDS };
 
-typedef struct line {
-    char *field[FIELD_MAX];
-    int n;
-} line;
-
-/* Consecutive lines of one file that differ in what was kept only. */
-typedef struct cell {
-    char name[NAME_CAP];
-    const char *policy;
-    const line *first;
-    int n_line;
-    bool kvpress;
-} cell;
-
-static cell cells[CELL_MAX];
-static int n_cell;
+static golden_cells papers = {.n_field = FIELDS, .n_key = ACT + 1};
+static golden_cells presses = {.n_field = OF_FIELDS, .n_key = OF_LAYER};
 static kvt_arena *memory;
 
-/* Splits a CSV line in place; quotes are not doubled in these files. */
-static line split(char *text)
+static void read_papers(const kvt_policy *p)
 {
-    line out = {0};
-    for (char *c = text; c && *c && out.n < FIELD_MAX;) {
-        bool quoted = *c == '"';
-        out.field[out.n++] = c + quoted;
-        c = strpbrk(c + quoted, quoted ? "\"" : ",");
-        if (c && quoted)
-            *c++ = 0;
-        if (c && *c)
-            *c++ = 0;
+    int from = papers.n;
+    golden_read(&papers, p, NULL);
+    for (golden_cell *c = papers.cell + from; c < papers.cell + papers.n; c++) {
+        char *const *f = c->line;
+        snprintf(c->name, sizeof c->name, "%s:%s%s%s b=%s %s N=%s", p->name, f[PARAMS],
+                 *f[SHARE] ? "," : "", f[SHARE], f[BUDGET], f[ACT], f[TOY]);
     }
-    /* an empty last field */
-    while (out.n < FIELD_MAX)
-        out.field[out.n++] = text + strlen(text);
-    return out;
 }
 
-static bool same_cell(const line *a, const line *b, int n_key)
+static void read_presses(void)
 {
-    for (int i = 0; i < n_key; i++)
-        if (strcmp(a->field[i], b->field[i]) != 0)
-            return false;
-    return true;
-}
-
-static void name_cell(cell *c)
-{
-    char *const *f = c->first->field + c->kvpress;
-    snprintf(c->name, sizeof c->name, "%s%s:%s%s%s b=%s %s N=%s", c->kvpress ? "kvpress " : "",
-             c->policy, f[1], *f[2] ? "," : "", f[2], f[3], c->kvpress ? "" : f[4],
-             c->first->field[0]);
-}
-
-static void read_cells(const char *policy, const char *file, bool kvpress)
-{
-    kvt_err err;
-    char path[512];
-    buf text;
-    buf_init(&text, 1 << 20);
-    snprintf(path, sizeof path, "%s/tests/golden/%s.csv", KVT_SOURCE_DIR, file);
-    if (file_read(&text, path, 1 << 20, &err)) {
-        fprintf(stderr, "%s\n", err.text);
-        exit(1);
+    golden_read(&presses, NULL, "kvpress");
+    for (golden_cell *c = presses.cell; c < presses.cell + presses.n; c++) {
+        char *const *f = c->line + 1;
+        c->policy = kvt_policy_find(f[TOY]);
+        snprintf(c->name, sizeof c->name, "kvpress %s:%s%s%s b=%s N=%s", f[TOY], f[PARAMS],
+                 *f[SHARE] ? "," : "", f[SHARE], f[BUDGET], c->line[TOY]);
     }
-    char *copy = kvt_arena_text(memory, buf_get(&text));
-    line *lines = kvt_arena_array(memory, 2048, sizeof *lines);
-    int n = 0, n_key = 5; /* toy, params, share, budget, act; or with the policy, without act */
-    for (char *at = strtok_r(copy, "\n", &copy); at; at = strtok_r(NULL, "\n", &copy))
-        lines[n++] = split(at);
-    for (int i = 1; i < n;) {
-        cell *c = &cells[n_cell++];
-        *c = (cell){.policy = kvpress ? lines[i].field[1] : policy,
-                    .first = &lines[i],
-                    .kvpress = kvpress};
-        while (i < n && same_cell(c->first, &lines[i], n_key))
-            i++, c->n_line++;
-        name_cell(c);
-    }
-    buf_fini(&text);
-}
-
-/* "3-5 9" into a mask; returns how many. */
-static int64_t read_runs(const char *text, uint8_t *mask)
-{
-    int64_t n = 0;
-    for (const char *c = text; *c;) {
-        char *end;
-        long from = strtol(c, &end, 10), to = from;
-        if (*end == '-')
-            to = strtol(end + 1, &end, 10);
-        for (long j = from; j <= to; j++, n++)
-            mask[j] = 1;
-        c = end + (*end == ' ');
-    }
-    return n;
 }
 
 static toy *toy_of(kvt_arena *a, const char *name)
@@ -124,54 +55,17 @@ static toy *toy_of(kvt_arena *a, const char *name)
     return toy_new(a, seed, n_layer, n_model, n_head, n_group, N, M, false);
 }
 
-static void print_set(const char *what, const uint8_t *mask, int64_t n)
+static void fail_set(const golden_cell *c, char *const *at, const uint8_t *want,
+                     const uint8_t *got, int64_t n)
 {
-    printf("  %-9s", what);
-    for (int64_t j = 0; j < n; j++)
-        if (mask[j])
-            printf(" %lld", (long long)j);
-    printf("\n");
+    golden_print("expected", want, n);
+    golden_print("got", got, n);
+    fail_msg("%s: line %s,%s,%s: another set", c->name, at[5], at[6], at[7]);
 }
 
-static void fail_set(const cell *c, const line *at, const uint8_t *want, const uint8_t *got,
-                     int64_t n)
+/* `f`: where PARAMS, SHARE and BUDGET of the cell's lines are. */
+static mini_result run_cell(const golden_cell *c, char *const *f, const toy *t, bool prefill)
 {
-    print_set("expected", want, n);
-    print_set("got", got, n);
-    fail_msg("%s: line %s,%s,%s: another set", c->name, at->field[5], at->field[6],
-             at->field[7]);
-}
-
-static void check_line(const cell *c, const line *at, const mini_result *r, const toy *t)
-{
-    uint8_t want[512] = {0};
-    read_runs(at->field[8], want);
-    const uint8_t *got =
-        mini_held(r, t, atoi(at->field[5]), atoi(at->field[6]), atoi(at->field[7]));
-    if (memcmp(want, got, (size_t)t->T) != 0)
-        fail_set(c, at, want, got, t->T);
-}
-
-/* torch's topk has no rule for equal scores: what is kept lies above the cut, or on it. */
-static void check_kvpress(const cell *c, const line *at, const mini_result *r, const toy *t)
-{
-    uint8_t above[512] = {0}, tied[512] = {0};
-    read_runs(at->field[8], above);
-    read_runs(at->field[9], tied);
-    int layer = atoi(at->field[5]), lane = atoi(at->field[6]);
-    const uint8_t *got = mini_held(r, t, 0, layer, lane);
-    for (int64_t j = 0; j < t->T; j++)
-        if ((above[j] && !got[j]) || (got[j] && !above[j] && !tied[j]))
-            fail_set(c, at, above, got, t->T);
-    assert_int_equal(mini_count(r, t, 0, layer, lane), atoi(at->field[7]));
-}
-
-static void keeps_the_published_set(void **state)
-{
-    const cell *c = *state;
-    char *const *f = c->first->field + c->kvpress;
-    size_t mark = kvt_arena_mark(memory);
-    toy *t = toy_of(memory, c->first->field[0]);
     float *mass =
         kvt_arena_array(memory, t->n_layer * t->n_group * KVT_POSITION_BINS, sizeof *mass);
     for (int l = 0; l < t->n_layer; l++)
@@ -180,11 +74,11 @@ static void keeps_the_published_set(void **state)
                 mass[(l * t->n_group + g) * KVT_POSITION_BINS + b] =
                     (float)((7 * l + 5 * g + 3 * b) % 11) / 16;
     mini_spec spec = {.trace = t,
-                      .policy = kvt_policy_find(c->policy),
-                      .params = f[1],
-                      .share_params = *f[2] ? f[2] : NULL,
-                      .budget = atoll(f[3]),
-                      .prefill_only = c->kvpress || strcmp(f[4], "prefill") == 0,
+                      .policy = c->policy,
+                      .params = f[PARAMS],
+                      .share_params = *f[SHARE] ? f[SHARE] : NULL,
+                      .budget = atoll(f[BUDGET]),
+                      .prefill_only = prefill,
                       .position_mass = mass};
     mini_result r;
     kvt_err err;
@@ -193,10 +87,53 @@ static void keeps_the_published_set(void **state)
         fail_msg("%s: %s", c->name, err.text);
     if (r.skipped)
         fail_msg("%s: skipped: %s", c->name, r.why);
-    if (!c->kvpress && r.decodes != (strcmp(f[4], "decode") == 0))
+    return r;
+}
+
+static void keeps_the_published_set(void **state)
+{
+    const golden_cell *c = *state;
+    size_t mark = kvt_arena_mark(memory);
+    const char *act = c->line[ACT];
+    toy *t = toy_of(memory, c->line[TOY]);
+    mini_result r = run_cell(c, c->line, t, strcmp(act, "prefill") == 0);
+    if (r.decodes != (strcmp(act, "decode") == 0))
         fail_msg("%s: acts at the wrong time", c->name);
+    for (int i = 0; i < c->n_line; i++) {
+        char *const *at = c->line + i * FIELDS;
+        uint8_t want[512] = {0};
+        golden_runs(at[KEPT], want);
+        const uint8_t *got =
+            mini_held(&r, t, atoi(at[TOKENS]), atoi(at[LAYER]), atoi(at[LANE]));
+        if (memcmp(want, got, (size_t)t->T) != 0)
+            fail_set(c, at, want, got, t->T);
+    }
+    kvt_arena_rewind(memory, mark);
+}
+
+/* torch's topk has no rule for equal scores: what is kept lies above the cut, or on it. */
+static void check_press(const golden_cell *c, char *const *at, const mini_result *r,
+                        const toy *t)
+{
+    uint8_t above[512] = {0}, tied[512] = {0};
+    golden_runs(at[OF_KEPT], above);
+    golden_runs(at[OF_TIED], tied);
+    int layer = atoi(at[OF_LAYER]), lane = atoi(at[OF_LANE]);
+    const uint8_t *got = mini_held(r, t, 0, layer, lane);
+    for (int64_t j = 0; j < t->T; j++)
+        if ((above[j] && !got[j]) || (got[j] && !above[j] && !tied[j]))
+            fail_set(c, at, above, got, t->T);
+    assert_int_equal(mini_count(r, t, 0, layer, lane), atoi(at[OF_COUNT]));
+}
+
+static void keeps_what_the_press_keeps(void **state)
+{
+    const golden_cell *c = *state;
+    size_t mark = kvt_arena_mark(memory);
+    toy *t = toy_of(memory, c->line[TOY]);
+    mini_result r = run_cell(c, c->line + 1, t, true);
     for (int i = 0; i < c->n_line; i++)
-        (c->kvpress ? check_kvpress : check_line)(c, &c->first[i], &r, t);
+        check_press(c, c->line + i * OF_FIELDS, &r, t);
     kvt_arena_rewind(memory, mark);
 }
 
@@ -257,31 +194,34 @@ static void every_policy_has_a_golden_file_or_a_reason(void **state)
         assert_non_null(kvt_policy_find(without[i][0]));
 }
 
+static int add_tests(struct CMUnitTest *tests, golden_cells *of, CMUnitTestFunction check)
+{
+    for (int i = 0; i < of->n; i++)
+        tests[i] = (struct CMUnitTest){
+            .name = of->cell[i].name, .test_func = check, .initial_state = &of->cell[i]};
+    return of->n;
+}
+
 int main(void)
 {
-    memory = kvt_arena_new((size_t)1 << 30);
+    static struct CMUnitTest tests[2 * GOLDEN_CELLS_MAX + 1];
+    int n = 0;
+    memory = papers.memory = presses.memory = kvt_arena_new((size_t)1 << 30);
     for (int i = 0; kvt_policies()[i]; i++) {
         const kvt_policy *p = kvt_policies()[i];
-        char file[64];
         /* what runs behind the prompt and what was learned: test_golden_probes.c,
          * test_golden_scored.c */
         if (p->traits.needs & (KVT_NEED_PROBE | KVT_NEED_WEIGHTS | KVT_NEED_DECISION))
             continue;
-        snprintf(file, sizeof file, "%s", p->name);
-        for (char *c = file; *c; c++)
-            *c = *c == '-' ? '_' : *c;
         if (has_file("", p->name))
-            read_cells(p->name, file, false);
+            read_papers(p);
     }
-    read_cells(NULL, "kvpress", true);
-    static struct CMUnitTest tests[CELL_MAX + 1];
-    for (int i = 0; i < n_cell; i++)
-        tests[i] = (struct CMUnitTest){.name = cells[i].name,
-                                       .test_func = keeps_the_published_set,
-                                       .initial_state = &cells[i]};
-    tests[n_cell] =
+    read_presses();
+    n += add_tests(tests + n, &papers, keeps_the_published_set);
+    n += add_tests(tests + n, &presses, keeps_what_the_press_keeps);
+    tests[n++] =
         (struct CMUnitTest)cmocka_unit_test(every_policy_has_a_golden_file_or_a_reason);
-    int failed = _cmocka_run_group_tests("policies", tests, (size_t)n_cell + 1, NULL, NULL);
+    int failed = _cmocka_run_group_tests("policies", tests, (size_t)n, NULL, NULL);
     kvt_arena_free(memory);
     return failed;
 }

@@ -47,6 +47,32 @@ bool kvt_add_by_length(float *mark, const kvt_view *rows, const kvt_view *values
     return true;
 }
 
+void kvt_sums_work(const void *params, kvt_work *work)
+{
+    (void)params;
+    work->state_bytes_slot = sizeof(float);
+    work->whole_rows = true;
+}
+
+/* ---- masks ---------------------------------------------------------------------------------
+ */
+
+void kvt_mask_add(kvt_lane *lane, const kvt_view *rows)
+{
+    for (int64_t h = 0; h < rows->dim[0]; h++)
+        for (int64_t s = 0; s < lane->n_slot; s++)
+            kvt_masks(lane)[s].sum += kvt_row(rows, h)[s];
+}
+
+void kvt_mask_score(const void *params, float *score, bool *pinned, const kvt_lane *lane)
+{
+    (void)params;
+    for (int64_t s = 0; s < lane->n_slot; s++) {
+        score[s] = kvt_masks(lane)[s].seen;
+        pinned[s] = score[s] == 1;
+    }
+}
+
 /* ---- bits ----------------------------------------------------------------------------------
  */
 

@@ -244,6 +244,27 @@ KVT_API double kvt_gumbel(uint64_t *rng);
 KVT_API bool kvt_add_by_length(float *mark, const kvt_view *rows, const kvt_view *values,
                                int64_t n_query, kvt_arena *scratch);
 
+/* work() of such sums: a float beside each slot, of rows that the attention must write whole.
+ */
+KVT_API void kvt_sums_work(const void *params, kvt_work *work);
+
+/* Masks over a full cache (h2o-mask, h2o-lm-eval), with kvt_select_pinned(): the marks of a
+ * slot. */
+typedef struct kvt_mask {
+    float sum;  /* what it got of rows so far */
+    float seen; /* by the newest row: 1 or 0; NaN, which is refused: scratch has no room */
+} kvt_mask;
+enum { KVT_MASK_WIDTH = sizeof(kvt_mask) / sizeof(float) }; /* slot_width */
+static inline kvt_mask *kvt_masks(const kvt_lane *lane)     /* [S] */
+{
+    return (kvt_mask *)lane->mark;
+}
+/* Adds to the sums what rows [H S] give over H, or the first of rows [H Q S]. */
+KVT_API void kvt_mask_add(kvt_lane *lane, const kvt_view *rows);
+/* score(): pins what is seen. */
+KVT_API void kvt_mask_score(const void *params, float *score, bool *pinned,
+                            const kvt_lane *lane);
+
 /* A row of bits in the places of floats, 32 in each: as numbers they are never read. */
 KVT_API int64_t kvt_bit_words(int64_t n_bit);
 KVT_API void kvt_put_bit(float *row, int64_t bit, bool on);

@@ -34,7 +34,6 @@ typedef struct memo {
     int64_t budget;
 } memo;
 
-enum { ACC, SEEN, WIDTH };
 enum { MASK_ACTIVE, MASK_GREEDY, MASK_LESS };
 enum { COMPAT_PAPER, COMPAT_OFFICIAL, COMPAT_LESS };
 
@@ -109,16 +108,17 @@ static void advance(const h2o_lm_eval *p, kvt_lane *lane, const kvt_view *rows, 
     float *score = kvt_arena_array(lane->scratch, i + 1, sizeof *score);
     double *acc = kvt_arena_array(lane->scratch, i + 1, sizeof *acc);
     bool *best = kvt_arena_array(lane->scratch, i + 1, sizeof *best);
+    kvt_mask *m = kvt_masks(lane);
     bool good = score && acc && best;
     for (int64_t s = 0; good && s <= i; s++)
-        acc[s] = (double)(score[s] = lane->mark[s * WIDTH + ACC]);
+        acc[s] = (double)(score[s] = m[s].sum);
     good = good && kvt_keep_best(best, score, NULL, n, heavy(p, B), lane->scratch) >= 0;
     if (good)
         add_row(acc, rows, q, i + 1);
     for (int64_t s = 0; s <= i; s++) {
         bool seen = s >= n || (good && best[s]);
-        lane->mark[s * WIDTH + SEEN] = good ? seen : NAN;
-        lane->mark[s * WIDTH + ACC] = good && seen ? (float)acc[s] : 0;
+        m[s].seen = good ? seen : NAN;
+        m[s].sum = good && seen ? (float)acc[s] : 0;
     }
     kvt_arena_rewind(lane->scratch, start);
 }
@@ -135,13 +135,6 @@ static void begin(const void *params_, kvt_lane *lane)
 /* ---- by what is yet to come ----------------------------------------------------------------
  */
 
-static void accumulate(kvt_lane *lane, const kvt_view *rows)
-{
-    for (int64_t h = 0; h < rows->dim[0]; h++)
-        for (int64_t s = 0; s < lane->n_slot; s++)
-            lane->mark[s * WIDTH + ACC] += ((const float *)rows->data)[h * rows->stride[0] + s];
-}
-
 /* Sums over all queries: what has come by now, and what comes. */
 static void sum_future(float *out, const kvt_view *rows, double *sum, int64_t n)
 {
@@ -151,23 +144,24 @@ static void sum_future(float *out, const kvt_view *rows, double *sum, int64_t n)
         out[s] = (float)sum[s];
 }
 
-static void see_heavy(const h2o_lm_eval *p, const kvt_lane *lane, float *out)
+static void see_heavy(const h2o_lm_eval *p, const kvt_lane *lane)
 {
     int64_t B = ((const memo *)lane->state)->budget, R = newest(p, B), n = lane->n_slot;
     int64_t T = n + (lane->future_late.data ? lane->future_late.dim[2] : 0);
     double *sum = kvt_arena_array(lane->scratch, T, sizeof *sum);
     float *total = kvt_arena_array(lane->scratch, T, sizeof *total);
     bool *best = kvt_arena_array(lane->scratch, T, sizeof *best);
+    kvt_mask *m = kvt_masks(lane);
     bool good = sum && total && best;
     for (int64_t s = 0; good && s < n; s++)
-        sum[s] = (double)lane->mark[s * WIDTH + ACC];
+        sum[s] = (double)m[s].sum;
     if (good) {
         sum_future(total, &lane->future, sum, n);
         sum_future(total + n, &lane->future_late, sum + n, T - n);
         good = kvt_keep_best(best, total, NULL, T, heavy(p, B), lane->scratch) >= 0;
     }
     for (int64_t s = 0; s < n; s++) /* NaN, which is refused: no memory */
-        out[s] = !good ? NAN : best[s] || s >= n - 1 - R;
+        m[s].seen = !good ? NAN : best[s] || s >= n - 1 - R;
 }
 
 static void step(const void *params_, kvt_lane *lane)
@@ -175,7 +169,7 @@ static void step(const void *params_, kvt_lane *lane)
     const h2o_lm_eval *p = params_;
     bool prompt = lane->now < lane->seq->n_prompt;
     if (p->mask == MASK_ACTIVE) /* [H S] of the prompt, [H 1 S] of a row */
-        accumulate(lane, prompt ? &lane->col_sum : &lane->attn);
+        kvt_mask_add(lane, prompt ? &lane->col_sum : &lane->attn);
     else if (!prompt)
         advance(p, lane, &lane->attn, lane->attn.dim[1] - 1, lane->now);
 }
@@ -184,19 +178,8 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
 {
     const h2o_lm_eval *p = params_;
     if (p->mask == MASK_ACTIVE)
-        see_heavy(p, lane, out);
-    for (int64_t s = 0; s < lane->n_slot; s++) {
-        if (p->mask != MASK_ACTIVE)
-            out[s] = lane->mark[s * WIDTH + SEEN];
-        pinned[s] = out[s] == 1;
-    }
-}
-
-static void work(const void *params_, kvt_work *work)
-{
-    (void)params_;
-    work->state_bytes_slot = sizeof(float);
-    work->whole_rows = true;
+        see_heavy(p, lane);
+    kvt_mask_score(p, out, pinned, lane);
 }
 
 const kvt_policy kvt_policy_h2o_lm_eval = {
@@ -223,7 +206,7 @@ const kvt_policy kvt_policy_h2o_lm_eval = {
                .exactness = KVT_OPEN_LOOP,
                .by_query_head = true,
                .control = true},
-    .slot_width = WIDTH,
+    .slot_width = KVT_MASK_WIDTH,
     .state_size = sizeof(memo),
     .params_size = sizeof(h2o_lm_eval),
     .params = params,
@@ -233,5 +216,5 @@ const kvt_policy kvt_policy_h2o_lm_eval = {
     .step = step,
     .score = score,
     .select = kvt_select_pinned,
-    .work = work,
+    .work = kvt_sums_work,
 };

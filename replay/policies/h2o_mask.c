@@ -33,7 +33,6 @@ typedef struct memo {
     int64_t budget; /* what a row may see */
 } memo;
 
-enum { ACC, SEEN, WIDTH };
 enum { COMPAT_PAPER, COMPAT_OFFICIAL };
 
 static const kvt_choice compats[] = {
@@ -80,33 +79,35 @@ static void mask(const h2o_mask *p, kvt_lane *lane)
     int64_t B = ((const memo *)lane->state)->budget, R = newest(p, B), n = lane->n_slot - 1;
     float *acc = kvt_arena_array(lane->scratch, lane->n_slot, sizeof *acc);
     bool *best = kvt_arena_array(lane->scratch, lane->n_slot, sizeof *best);
+    kvt_mask *m = kvt_masks(lane);
     bool good = acc && best;
     for (int64_t s = 0; s <= n; s++)
-        lane->mark[s * WIDTH + SEEN] = 1;
+        m[s].seen = 1;
     if (n <= B)
         return;
     for (int64_t s = 0; good && s < n - R; s++)
-        acc[s] = lane->mark[s * WIDTH + ACC];
+        acc[s] = m[s].sum;
     good = good && kvt_keep_best(best, acc, NULL, n - R, B - R, lane->scratch) >= 0;
     for (int64_t s = 0; s <= n; s++) /* NaN, which is refused: no memory */
-        lane->mark[s * WIDTH + SEEN] = !good ? NAN : s < n - R ? best[s] : s > n - R;
+        m[s].seen = !good ? NAN : s < n - R ? best[s] : s > n - R;
     for (int64_t s = 0; R > 0 && s < n - R; s++)
-        if (lane->mark[s * WIDTH + SEEN] == 0)
-            lane->mark[s * WIDTH + ACC] = 0;
+        if (m[s].seen == 0)
+            m[s].sum = 0;
 }
 
 /* acc += the softmax of the row over what it sees. */
 static void accumulate(kvt_lane *lane)
 {
     const kvt_view *a = &lane->attn;
+    kvt_mask *m = kvt_masks(lane);
     for (int64_t h = 0; h < a->dim[0]; h++) {
         const float *row = kvt_head_row(a, h, a->dim[1] - 1);
         double sum = 0;
         for (int64_t s = 0; s < lane->n_slot; s++)
-            sum += lane->mark[s * WIDTH + SEEN] == 1 ? (double)row[s] : 0;
+            sum += m[s].seen == 1 ? (double)row[s] : 0;
         for (int64_t s = 0; sum > 0 && s < lane->n_slot; s++)
-            if (lane->mark[s * WIDTH + SEEN] == 1)
-                lane->mark[s * WIDTH + ACC] += (float)((double)row[s] / sum);
+            if (m[s].seen == 1)
+                m[s].sum += (float)((double)row[s] / sum);
     }
 }
 
@@ -117,26 +118,7 @@ static void step(const void *params_, kvt_lane *lane)
         accumulate(lane);
         return;
     }
-    const kvt_view *sum = &lane->col_sum;
-    for (int64_t h = 0; h < sum->dim[0]; h++)
-        for (int64_t s = 0; s < lane->n_slot; s++)
-            lane->mark[s * WIDTH + ACC] += ((const float *)sum->data)[h * sum->stride[0] + s];
-}
-
-static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)
-{
-    (void)params_;
-    for (int64_t s = 0; s < lane->n_slot; s++) {
-        out[s] = lane->mark[s * WIDTH + SEEN];
-        pinned[s] = out[s] == 1;
-    }
-}
-
-static void work(const void *params_, kvt_work *work)
-{
-    (void)params_;
-    work->state_bytes_slot = sizeof(float);
-    work->whole_rows = true;
+    kvt_mask_add(lane, &lane->col_sum);
 }
 
 const kvt_policy kvt_policy_h2o_mask = {
@@ -162,7 +144,7 @@ const kvt_policy kvt_policy_h2o_mask = {
                .effect = KVT_SKIP,
                .exactness = KVT_OPEN_LOOP,
                .by_query_head = true},
-    .slot_width = WIDTH,
+    .slot_width = KVT_MASK_WIDTH,
     .state_size = sizeof(memo),
     .params_size = sizeof(h2o_mask),
     .params = params,
@@ -170,7 +152,7 @@ const kvt_policy kvt_policy_h2o_mask = {
     .fits = fits,
     .begin = begin,
     .step = step,
-    .score = score,
+    .score = kvt_mask_score,
     .select = kvt_select_pinned,
-    .work = work,
+    .work = kvt_sums_work,
 };

@@ -116,13 +116,6 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
         out[n - R] = 0; /* no more than any sum, and the last of equals */
 }
 
-static void work(const void *params_, kvt_work *work)
-{
-    (void)params_;
-    work->state_bytes_slot = sizeof(float);
-    work->whole_rows = true;
-}
-
 const kvt_policy kvt_policy_keyformer = {
     .abi = KVT_POLICY_ABI,
     .name = "keyformer",
@@ -153,5 +146,5 @@ const kvt_policy kvt_policy_keyformer = {
     .window = window,
     .step = step,
     .score = score,
-    .work = work,
+    .work = kvt_sums_work,
 };

@@ -17,9 +17,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/half.h"
-#include "compute/rows.h"
-#include "compute/slots.h"
 #include "kvt/arena.h"
 #include "kvt/pieces.h"
 #include "replay/stream.h"
@@ -64,16 +61,9 @@ typedef struct dropper {
     uint64_t rng[KVT_RNG_WORDS];
     bool *pinned, *keep; /* [D] */
     float *key;          /* f32 [T D] with what went at 0 */
-    uint16_t *half;      /* f16 [T] a row */
-    float *row, *mixed;  /* f32 [T], [D] */
-    void *rows;          /* of rows_head() */
+    made_row made;
     kvt_arena *hook;
 } dropper;
-
-static const float *vector(const kvt_view *v, int64_t i, int64_t j)
-{
-    return (const float *)v->data + i * v->stride[0] + j * v->stride[1];
-}
 
 /* Rows from..from + n - 1 of the second axis of [X Y D], of the first axis' first..first + m.
  */
@@ -83,7 +73,7 @@ static kvt_view part_of(const kvt_view *v, const char *axes, int64_t first, int6
     kvt_view out = *v;
     if (!v->data)
         return out;
-    out.data = vector(v, first, from);
+    out.data = vector_at(v, first, from);
     out.dim[0] = m, out.dim[1] = n;
     snprintf(out.axes, sizeof out.axes, "%s", axes);
     return out;
@@ -178,7 +168,7 @@ static void copy_keys(dropper *j)
     int64_t whole = kvt_max(0, j->p->n_prompt - j->p->use->traits.whole_recent);
     int64_t group = j->lane * (int64_t)j->r->info->facts.model.n_kv_head / j->p->n_lane;
     for (int64_t t = 0; t < T; t++) {
-        const float *from = vector(&j->f->all.keys, group, t);
+        const float *from = vector_at(&j->f->all.keys, group, t);
         for (int64_t d = 0; d < D; d++)
             j->key[t * D + d] = t >= whole || j->keep[d] ? from[d] : 0;
     }
@@ -187,20 +177,16 @@ static void copy_keys(dropper *j)
 static void judge_again(dropper *j, int cell, int head, int64_t m)
 {
     const kvt_geometry *g = &j->r->info->facts.model;
-    int64_t D = j->n_dim, N = j->p->n_prompt, M = j->p->n_response, at = head * M + m;
-    int64_t first = kvt_geometry_first(g, j->view.model_layer, N + m), n = N + m + 1 - first;
-    int64_t group = head * g->n_kv_head / g->n_head;
     const kvt_view *V = &j->f->all.values;
-    int32_t last = (int32_t)(n - 1);
-    double sum = 0;
-    rows_head(j->half, vector(&j->f->all.queries, head, j->f->n_before + m), j->key + first * D,
-              &last, 1, n, D, (float)g->attn_scale, 0, j->rows);
-    half_to_floats(j->row, j->half, n);
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)j->row[i];
-    slots_mix(j->mixed, j->row, j->identity, n, vector(V, group, first), V->stride[1], 1, D);
-    judge_output(j->p, pass_head(j->p, cell, j->layer, head) * M + m, j->mixed, sum,
-                 j->d->whole.full + at * D, j->d->whole.sum[at], D);
+    int64_t now = j->p->n_prompt + m, group = head * g->n_kv_head / g->n_head;
+    int64_t first = kvt_geometry_first(g, j->view.model_layer, now);
+    made_slots slots = {.query = vector_at(&j->f->all.queries, head, j->f->n_before + m),
+                        .key = j->key + first * j->n_dim,
+                        .value = vector_at(V, group, first),
+                        .pos = j->identity,
+                        .value_stride = V->stride[1],
+                        .n = now + 1 - first};
+    judge_made(&j->made, j->p, cell, j->layer, head, m, &slots, g, &j->d->whole);
 }
 
 /* ---- a lane --------------------------------------------------------------------------------
@@ -277,13 +263,9 @@ static bool make_dropper(dropper *j, kvt_arena *work)
     j->pinned = kvt_arena_array(work, D, sizeof *j->pinned);
     j->keep = kvt_arena_array(work, D, sizeof *j->keep);
     j->key = kvt_arena_array(work, T * D, sizeof *j->key);
-    j->half = kvt_arena_array(work, T, sizeof *j->half);
-    j->row = kvt_arena_array(work, T, sizeof *j->row);
-    j->mixed = kvt_arena_array(work, D, sizeof *j->mixed);
-    j->rows = kvt_arena_get(work, rows_scratch_bytes(T, D));
     j->hook = kvt_arena_new((size_t)1 << 40);
     if (!j->identity || !j->score || !j->mark || !j->state || !j->pinned || !j->keep ||
-        !j->key || !j->half || !j->row || !j->mixed || !j->rows || !j->hook)
+        !j->key || !j->hook || !made_row_new(&j->made, T, D, work))
         return false;
     for (int64_t t = 0; t < T; t++)
         j->identity[t] = t;

@@ -16,9 +16,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/half.h"
-#include "compute/rows.h"
-#include "compute/slots.h"
 #include "kvt/arena.h"
 #include "kvt/pieces.h"
 
@@ -116,18 +113,11 @@ typedef struct joiner {
     const desk *d;
     int layer, lane;
     joined slots;
-    int64_t *identity;  /* [T] */
-    double *scratch;    /* f64 [2 D] */
-    uint16_t *half;     /* f16 [T] a row */
-    float *row, *mixed; /* f32 [T], [D] */
-    void *rows;         /* of rows_head() */
+    int64_t *identity; /* [T] */
+    double *scratch;   /* f64 [2 D] */
+    made_row made;
     kvt_arena *hook;
 } joiner;
-
-static const float *vector(const kvt_view *v, int64_t i, int64_t j)
-{
-    return (const float *)v->data + i * v->stride[0] + j * v->stride[1];
-}
 
 /* Decisions of the first n tokens of the lane's kv head; data NULL: the trace has none. */
 static kvt_view first_of(const kvt_view *v, int group, int64_t n)
@@ -163,8 +153,8 @@ static void feed_one(joiner *j, int64_t t)
         j->slots.n += !join || j->slots.n == 0;
         return;
     }
-    add_token(&j->slots, join, (double)weight, vector(&f->keys, j->lane, t),
-              vector(&f->values, j->lane, t), t, j->scratch);
+    add_token(&j->slots, join, (double)weight, vector_at(&f->keys, j->lane, t),
+              vector_at(&f->values, j->lane, t), t, j->scratch);
 }
 
 /* The row's attention to the slots, and what the output lost. */
@@ -172,21 +162,17 @@ static void put_error(joiner *j, int head, int64_t m)
 {
     const kvt_geometry *g = &j->r->info->facts.model;
     const joined *s = &j->slots;
-    int64_t D = s->n_dim, M = j->p->n_response, at = head * M + m, first = 0;
+    int64_t D = s->n_dim, first = 0;
     int64_t seen = kvt_geometry_first(g, j->r->info->layer_id[j->layer], j->p->n_prompt + m);
     while (first < s->n - 1 && s->newest[first] < seen)
         first++;
-    int64_t n = s->n - first;
-    int32_t last = (int32_t)(n - 1);
-    double sum = 0;
-    rows_head(j->half, vector(&j->f->all.queries, head, j->f->n_before + m), s->key + first * D,
-              &last, 1, n, D, (float)g->attn_scale, 0, j->rows);
-    half_to_floats(j->row, j->half, n);
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)j->row[i];
-    slots_mix(j->mixed, j->row, j->identity, n, s->value + first * D, D, 1, D);
-    judge_output(j->p, pass_head(j->p, 0, j->layer, head) * M + m, j->mixed, sum,
-                 j->d->whole.full + at * D, j->d->whole.sum[at], D);
+    made_slots slots = {.query = vector_at(&j->f->all.queries, head, j->f->n_before + m),
+                        .key = s->key + first * D,
+                        .value = s->value + first * D,
+                        .pos = j->identity,
+                        .value_stride = D,
+                        .n = s->n - first};
+    judge_made(&j->made, j->p, 0, j->layer, head, m, &slots, g, &j->d->whole);
 }
 
 static void run_lane(joiner *j)
@@ -250,13 +236,9 @@ static bool make_joiner(joiner *j, kvt_arena *work)
     s->turn = kvt_arena_array(work, D / 2, sizeof *s->turn);
     j->identity = kvt_arena_array(work, T, sizeof *j->identity);
     j->scratch = kvt_arena_array(work, 2 * D, sizeof *j->scratch);
-    j->half = kvt_arena_array(work, T, sizeof *j->half);
-    j->row = kvt_arena_array(work, T, sizeof *j->row);
-    j->mixed = kvt_arena_array(work, D, sizeof *j->mixed);
-    j->rows = kvt_arena_get(work, rows_scratch_bytes(T, D));
     j->hook = kvt_arena_new((size_t)1 << 40);
     if (!s->newest || !s->key || !s->value || !s->mean || !s->member || !s->turn ||
-        !j->identity || !j->scratch || !j->half || !j->row || !j->mixed || !j->rows || !j->hook)
+        !j->identity || !j->scratch || !j->hook || !made_row_new(&j->made, T, D, work))
         return false;
     for (int64_t t = 0; t < T; t++)
         j->identity[t] = t;

@@ -11,6 +11,33 @@ typedef struct layer_output {
     double *sum; /* f64 [H M] sum of p */
 } layer_output;
 
+static inline const float *vector_at(const kvt_view *v, int64_t i, int64_t j) /* [X Y D] */
+{
+    return (const float *)v->data + i * v->stride[0] + j * v->stride[1];
+}
+
+/* ---- judge_made.c --------------------------------------------------------------------------
+ */
+
+/* Memory for a row that is made again. */
+typedef struct made_row {
+    uint16_t *half;     /* f16 [T] */
+    float *row, *mixed; /* f32 [T], [D] */
+    void *rows;         /* of rows_head() */
+} made_row;
+
+/* What it sees: n keys side by side, the newest last, and where their values lie. */
+typedef struct made_slots {
+    const float *query, *key, *value; /* f32 [D], [n D] */
+    const int64_t *pos;               /* [n] value of slot s: at pos[s] value_stride */
+    int64_t value_stride, n;
+} made_slots;
+
+bool made_row_new(made_row *r, int64_t n_token, int64_t n_dim, kvt_arena *memory);
+/* Output errors of response row m of a query head, which attends to these slots. */
+void judge_made(const made_row *r, pass *p, int cell, int layer, int head, int64_t m,
+                const made_slots *s, const kvt_geometry *g, const layer_output *whole);
+
 /* ---- reposition.c --------------------------------------------------------------------------
  */
 
@@ -18,12 +45,10 @@ typedef struct layer_output {
 typedef struct reposition {
     const kvt_geometry *geometry;
     kvt_arena *memory;
-    double *freq;       /* [D / 2] of the layer at hand */
-    float *key;         /* f32 [T D] turned */
-    int64_t *pos;       /* [T] */
-    uint16_t *half;     /* f16 [T] a row */
-    float *row, *mixed; /* f32 [T], [D] */
-    void *rows;         /* of rows_head() */
+    double *freq; /* [D / 2] of the layer at hand */
+    float *key;   /* f32 [T D] turned */
+    int64_t *pos; /* [T] */
+    made_row made;
 } reposition;
 
 /* One layer, all tokens. */

@@ -15,9 +15,6 @@
 
 #include <string.h>
 
-#include "base/half.h"
-#include "compute/rows.h"
-#include "compute/slots.h"
 #include "kvt/arena.h"
 #include "kvt/pieces.h"
 
@@ -30,11 +27,7 @@ kvt_code reposition_new(reposition *r, const kvt_geometry *g, int64_t n_token, k
     r->freq = kvt_arena_array(r->memory, D / 2, sizeof *r->freq);
     r->key = kvt_arena_array(r->memory, n_token * D, sizeof *r->key);
     r->pos = kvt_arena_array(r->memory, n_token, sizeof *r->pos);
-    r->half = kvt_arena_array(r->memory, n_token, sizeof *r->half);
-    r->row = kvt_arena_array(r->memory, n_token, sizeof *r->row);
-    r->mixed = kvt_arena_array(r->memory, D, sizeof *r->mixed);
-    r->rows = kvt_arena_get(r->memory, rows_scratch_bytes(n_token, D));
-    if (r->freq && r->key && r->pos && r->half && r->row && r->mixed && r->rows)
+    if (r->freq && r->key && r->pos && made_row_new(&r->made, n_token, D, r->memory))
         return KVT_OK;
     return kvt_fail_memory(err, n_token * D * (int64_t)sizeof *r->key);
 }
@@ -45,18 +38,13 @@ void reposition_free(reposition *r)
     *r = (reposition){0};
 }
 
-static const float *vector(const kvt_view *v, int64_t i, int64_t j)
-{
-    return (const float *)v->data + i * v->stride[0] + j * v->stride[1];
-}
-
 /* Keys of a kv head at slots 0..n-1, as a query sees them that moved by `shift`. */
 static void gather(reposition *r, const reposition_feed *f, int64_t group, const int64_t *pos,
                    int64_t n, int64_t shift)
 {
     int64_t D = r->geometry->head_dim;
     for (int64_t s = 0; s < n; s++) {
-        const float *key = vector(f->keys, group, pos[s]);
+        const float *key = vector_at(f->keys, group, pos[s]);
         int64_t delta = s - pos[s] - shift;
         if (delta == 0)
             memcpy(r->key + s * D, key, (size_t)D * sizeof *key);
@@ -70,23 +58,17 @@ static void judge_again(reposition *r, const reposition_feed *f, pass *p, int ce
                         int head, const int64_t *pos, int64_t n, int64_t m)
 {
     const kvt_geometry *g = r->geometry;
-    int64_t D = g->head_dim, M = p->n_response, at = head * M + m, first = 0;
-    int64_t group = head * g->n_kv_head / g->n_head;
+    int64_t group = head * g->n_kv_head / g->n_head, first = 0;
     int64_t seen = kvt_geometry_first(g, f->model_layer, p->n_prompt + m);
     while (first < n - 1 && pos[first] < seen)
         first++;
-    int64_t left = n - first;
-    int32_t last = (int32_t)(left - 1);
-    double sum = 0;
-    rows_head(r->half, vector(f->queries, head, f->n_before + m), r->key + first * D, &last, 1,
-              left, D, (float)g->attn_scale, 0, r->rows);
-    half_to_floats(r->row, r->half, left);
-    for (int64_t i = 0; i < left; i++)
-        sum += (double)r->row[i];
-    slots_mix(r->mixed, r->row, pos + first, left, vector(f->values, group, 0),
-              f->values->stride[1], 1, D);
-    judge_output(p, pass_head(p, cell, layer, head) * M + m, r->mixed, sum,
-                 f->whole->full + at * D, f->whole->sum[at], D);
+    made_slots slots = {.query = vector_at(f->queries, head, f->n_before + m),
+                        .key = r->key + first * g->head_dim,
+                        .value = vector_at(f->values, group, 0),
+                        .pos = pos + first,
+                        .value_stride = f->values->stride[1],
+                        .n = n - first};
+    judge_made(&r->made, p, cell, layer, head, m, &slots, g, f->whole);
 }
 
 void reposition_begin(reposition *r, const reposition_feed *f)

@@ -130,9 +130,9 @@ static int64_t whole_rows(const finisher *f, int cell, int layer, int a)
 {
     const pass *p = f->p;
     int64_t at = pass_lane(p, cell, layer, a), n = 0;
-    if (p->joins || p->use->traits.effect == KVT_CHANNELS || !(p->seen || is_on_top(p)))
+    if (pass_is_apart(p) || !(p->seen || pass_is_on_top(p)))
         return -1;
-    if (is_on_top(p))
+    if (pass_is_on_top(p))
         return p->count[at].kept == p->n_prompt ? p->n_response : 0;
     for (int64_t m = 0; m < p->n_response; m++)
         n += (int64_t)p->seen[at * p->n_response + m] == p->n_prompt + m + 1;
@@ -259,7 +259,7 @@ static void count_cell(const finisher *f, kvt_cell *c, int cell)
             c->evictions_prefill_count += x->evicted_prefill;
             c->evictions_decode_count += x->evicted_decode;
             c->decisions_count += p->n_prompt;
-            for (int64_t m = 0; !is_on_top(p) && p->seen && m < p->n_response; m++)
+            for (int64_t m = 0; !pass_is_on_top(p) && p->seen && m < p->n_response; m++)
                 c->decisions_count += (int64_t)p->seen[at * p->n_response + m];
         }
     }

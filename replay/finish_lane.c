@@ -160,14 +160,14 @@ void finish_lane(const finisher *f, kvt_lane_row *row, int cell, int i, int a, b
     row->asked_tokens = n->budget;
     row->kept_prefill_tokens = n->kept;
     row->kept_end_tokens = p->end[at];
-    row->kept_max_tokens = is_on_top(p) ? n->kept + M : kvt_max(n->most, n->kept);
+    row->kept_max_tokens = pass_is_on_top(p) ? n->kept + M : kvt_max(n->most, n->kept);
     row->pinned_tokens = n->pinned;
     snprintf(row->flag, sizeof row->flag, "%s", flag_of(p, row, total_over));
     lane_metrics(f, row, at);
     worst_row(f, row, cell, layer, a);
     if (p->inside)
         inside_regret(f, row, cell, i, a);
-    if (!is_on_top(p) || M == 0)
+    if (!pass_is_on_top(p) || M == 0)
         return;
     double rows = (double)(p->n_head / p->n_lane * M), lost = finish_lost(f, cell, i, a);
     double least = finish_least(f, i, a, n->kept);

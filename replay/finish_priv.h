@@ -20,11 +20,6 @@ typedef struct finisher {
     double best_lost[KVT_BUDGETS_MAX]; /* of the best schedules of each cell, NAN: no bound */
 } finisher;
 
-static inline bool is_on_top(const pass *p)
-{
-    return !p->inside && !p->skip && !pass_is_apart(p);
-}
-
 /* ---- finish_lane.c -------------------------------------------------------------------------
  */
 

@@ -281,13 +281,18 @@ kvt_code judge_step(pass *p, int layer, const step_job *s, kvt_err *err)
 /* ---- from row to row -----------------------------------------------------------------------
  */
 
+/* Bits of what response row `row` of a lane attended to: those of even and of odd rows. */
+static uint64_t *saw_at(const pass *p, int cell, int layer, int lane, int64_t row)
+{
+    int64_t words = pass_words(p), half = words * p->n_cell * p->n_layer * p->n_lane;
+    return p->saw + (row & 1) * half + pass_lane(p, cell, layer, lane) * words;
+}
+
 void judge_turn(pass *p, int cell, int layer, int lane, int64_t row, const int64_t *pos,
                 int64_t n)
 {
-    int64_t words = (p->n_prompt + p->n_response + 63) / 64;
-    int64_t at = pass_lane(p, cell, layer, lane);
-    int64_t half = words * p->n_cell * p->n_layer * p->n_lane;
-    uint64_t *now = p->saw + (row & 1) * half + at * words;
+    int64_t words = pass_words(p);
+    uint64_t *now = saw_at(p, cell, layer, lane, row);
     memset(now, 0, (size_t)words * sizeof *now);
     for (int64_t i = 0; i < n; i++)
         now[pos[i] / 64] |= UINT64_C(1) << pos[i] % 64;
@@ -298,17 +303,16 @@ void judge_turn(pass *p, int cell, int layer, int lane, int64_t row, const int64
                     .inside = p->inside,
                     .row = row,
                     .saw = now,
-                    .saw_before = p->saw + (~row & 1) * half + at * words,
+                    .saw_before = saw_at(p, cell, layer, lane, row + 1),
                     .n_word = words};
     if (row > 0)
-        measure(p, at, -1, true, &j);
+        measure(p, pass_lane(p, cell, layer, lane), -1, true, &j);
 }
 
 void judge_heavy(pass *p, int cell, int layer, int lane, int64_t row, const int32_t *heavy)
 {
-    int64_t words = (p->n_prompt + p->n_response + 63) / 64, M = p->n_response;
-    int64_t half = words * p->n_cell * p->n_layer * p->n_lane;
-    const uint64_t *saw = p->saw + (row & 1) * half + pass_lane(p, cell, layer, lane) * words;
+    const uint64_t *saw = saw_at(p, cell, layer, lane, row);
+    int64_t M = p->n_response;
     int per = p->n_head / p->n_lane;
     for (int h = lane * per; h < (lane + 1) * per; h++) {
         const int32_t *token = heavy + (h * M + row) * HEAVY_MAX;

@@ -23,13 +23,6 @@ float judge_relative(const float *kept, double kept_sum, const float *full, doub
     return size > 0 ? (float)sqrt(difference / size) : NAN;
 }
 
-/* Whether rows are made anew, so that masking them means nothing. */
-static bool rows_are_new(const pass *p)
-{
-    const kvt_traits *t = &p->use->traits;
-    return p->joins || t->effect == KVT_CHANNELS || t->cache_positions;
-}
-
 void judge_output(pass *p, int64_t at, const float *kept, double kept_sum, const float *full,
                   double full_sum, int64_t n)
 {
@@ -51,7 +44,7 @@ void judge_output(pass *p, int64_t at, const float *kept, double kept_sum, const
     bool some = kept_sum > 0 && full_sum > 0;
     more[OUT_L1] = some && size_l1 > 0 ? (float)(l1 / size_l1) : NAN;
     more[OUT_COS] = some && kept_2 > 0 && full_2 > 0 ? (float)(turned > 0 ? turned : 0) : NAN;
-    more[OUT_UNNORM] = full_2 > 0 && !rows_are_new(p) ? (float)sqrt(lost_2 / full_2) : NAN;
+    more[OUT_UNNORM] = full_2 > 0 && !pass_makes_rows(p) ? (float)sqrt(lost_2 / full_2) : NAN;
 }
 
 static double sum_all(const float *p, int64_t n)

@@ -128,25 +128,32 @@ static kvt_code open_rows(const run *r, layer_feed *f, int64_t m, kvt_err *err)
     return n > 1 ? feed_rows(f, m, n, err) : KVT_OK;
 }
 
+/* Row m of a layer as passes are judged by it; `turned` says where the layer lies. */
+static row_job open_job(const run *r, const pass *p, const layer_feed *f, desk *d,
+                        const reposition_feed *turned, const float *row, int64_t m, int layer)
+{
+    if (repositions(p))
+        reposition_begin(&d->turned, turned);
+    return (row_job){.rows = row,
+                     .head_stride = f->rows.n_token,
+                     .row = m,
+                     .n_arrived = f->n_prompt + m + 1,
+                     .values = &f->all.values,
+                     .whole = turned->whole,
+                     .heavy = r->truths[layer].heavy,
+                     .line = d->line,
+                     .mixed = d->mixed,
+                     .turned = &d->turned,
+                     .turned_feed = turned};
+}
+
 static kvt_code live_row(const run *r, pass *p, int layer, layer_feed *f, int64_t m, desk *d,
                          const schedules *plans, kvt_err *err)
 {
     kvt_feed feed;
     bool drop_first = p->use->traits.drop_first && !p->skip;
     reposition_feed turned = turned_feed(r, f, &d->whole, layer);
-    row_job job = {.rows = f->row,
-                   .head_stride = f->rows.n_token,
-                   .row = m,
-                   .n_arrived = f->n_prompt + m + 1,
-                   .values = &f->all.values,
-                   .whole = &d->whole,
-                   .heavy = r->truths[layer].heavy,
-                   .line = d->line,
-                   .mixed = d->mixed,
-                   .turned = &d->turned,
-                   .turned_feed = &turned};
-    if (repositions(p))
-        reposition_begin(&d->turned, &turned);
+    row_job job = open_job(r, p, f, d, &turned, f->row, m, layer);
     feed_token(f, &feed, m, pass_queries(p, m), p->scores);
     schedules_feed(plans, p, &feed, f->n_prompt + m + 1);
     if (kvt_engine_token(p->engine, layer, &feed, err))
@@ -282,20 +289,8 @@ static kvt_code whole_row(const run *r, pass *p, desk *d, open_layer *o, int64_t
             if (!r->layers[l])
                 continue;
             layer_feed *f = &o[l].feed;
-            row_job job = {.rows = feed_row(f, m),
-                           .head_stride = f->rows.n_token,
-                           .row = m,
-                           .n_arrived = f->n_prompt + m + 1,
-                           .values = &f->all.values,
-                           .whole = &o[l].whole,
-                           .heavy = r->truths[l].heavy,
-                           .line = d->line,
-                           .mixed = d->mixed,
-                           .turned = &d->turned};
             reposition_feed turned = turned_feed(r, f, &o[l].whole, l);
-            job.turned_feed = &turned;
-            if (repositions(p))
-                reposition_begin(&d->turned, &turned);
+            row_job job = open_job(r, p, f, d, &turned, feed_row(f, m), m, l);
             kvt_feed token;
             if (round == 0 && pass_queries(p, m) > 1 &&
                 feed_rows(f, m, pass_queries(p, m), err))

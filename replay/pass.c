@@ -37,8 +37,8 @@ static void lap(double *part, double *from)
 bool pass_any(const run *r, bool top, bool whole)
 {
     for (int i = 0; i < r->n; i++)
-        if (runs(r->list[i]) && !pass_is_apart(r->list[i]) && on_top(r->list[i]) == top &&
-            r->list[i]->whole_model == whole)
+        if (runs(r->list[i]) && !pass_is_apart(r->list[i]) &&
+            pass_is_on_top(r->list[i]) == top && r->list[i]->whole_model == whole)
             return true;
     return false;
 }
@@ -138,7 +138,7 @@ static bool make_orders(desk *d, const run *r)
     d->order = d->orders ? kvt_arena_array(d->orders, r->n, sizeof *d->order) : NULL;
     for (int i = 0; d->order && i < r->n; i++) {
         const pass *p = r->list[i];
-        if (runs(p) && on_top(p) &&
+        if (runs(p) && pass_is_on_top(p) &&
             !lane_order_new(&d->order[i], p->n_prompt, p->rank != NULL, d->orders))
             return false;
     }
@@ -174,7 +174,7 @@ kvt_code desk_init(desk *d, const run *r, kvt_err *err)
 static bool judged_here(const run *r, int i, bool whole)
 {
     const pass *p = r->list[i];
-    return runs(p) && on_top(p) && p->whole_model == whole;
+    return runs(p) && pass_is_on_top(p) && p->whole_model == whole;
 }
 
 /* Turns the rows of each head, block by block, and judges all on-top passes of this visit by
@@ -263,7 +263,7 @@ static kvt_code measure_layer(const run *r, desk *d, int layer, bool whole, kvt_
     kvt_code code = KVT_OK;
     for (int i = 0; !code && i < r->n; i++) {
         pass *p = r->list[i];
-        if (!runs(p) || !on_top(p) || p->whole_model != whole)
+        if (!runs(p) || !pass_is_on_top(p) || p->whole_model != whole)
             continue;
         if (p->n_response > 0)
             code = judge_lanes(p, layer, &r->truths[layer], d->work, err);
@@ -307,7 +307,7 @@ static kvt_code visit(const run *r, desk *d, int layer, run_times *times, kvt_er
     kvt_code code = KVT_OK;
     bool rows = feed_has_rows(r->info) && t->n_response > 0;
     for (int i = 0; !code && i < r->n; i++)
-        if (runs(r->list[i]) && on_top(r->list[i]))
+        if (runs(r->list[i]) && pass_is_on_top(r->list[i]))
             for (int whole = 0; !code && whole < 2; whole++)
                 code = rank_pass(r, r->list[i], &f, layer, whole, err);
     lap(&times->rank, &clock);
@@ -353,7 +353,7 @@ static kvt_code visit_again(const run *r, desk *d, int layer, run_times *times, 
     lap(&times->read, &clock);
     kvt_code code = KVT_OK;
     for (int i = 0; !code && i < r->n; i++)
-        if (runs(r->list[i]) && on_top(r->list[i]) && r->list[i]->whole_model)
+        if (runs(r->list[i]) && pass_is_on_top(r->list[i]) && r->list[i]->whole_model)
             code = extract(r->list[i], layer, err);
     if (!code && rows)
         judge_layer(r, &f, d, layer, true), turn_layer(r, &f, d, layer, true);
@@ -491,7 +491,7 @@ static kvt_code run_passes(const run *r, run_times *times, kvt_err *err)
         return err->code;
     double clock = cpu_seconds();
     for (int i = 0; i < r->n; i++)
-        if (runs(r->list[i]) && on_top(r->list[i]) && r->list[i]->whole_model &&
+        if (runs(r->list[i]) && pass_is_on_top(r->list[i]) && r->list[i]->whole_model &&
             kvt_engine_decide(r->list[i]->engine, -1, err))
             return kvt_within(err, "policy %s", r->list[i]->use->name);
     lap(&times->rank, &clock);

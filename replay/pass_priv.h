@@ -22,14 +22,10 @@ static inline bool runs(const pass *p)
 {
     return !p->reason[0];
 }
-static inline bool on_top(const pass *p)
-{
-    return !p->inside && !p->skip && !pass_is_apart(p);
-}
 /* Acts while the response is written, row by row. */
 static inline bool is_live(const pass *p)
 {
-    return runs(p) && !on_top(p) && !pass_is_apart(p);
+    return runs(p) && !pass_is_on_top(p) && !pass_is_apart(p);
 }
 /* pass_room.c: what its metrics ask of the rows of the full cache. */
 bool pass_wants_support(const pass *p);

@@ -46,31 +46,27 @@ bool pass_wants_heavy(const pass *p)
 /* Other errors of the output: not measured until a row says so where rows are made anew. */
 static bool make_more(pass *p, int64_t heads)
 {
-    const kvt_traits *t = &p->use->traits;
-    bool anew = (t->effect != KVT_EVICT && t->effect != KVT_SKIP) || t->cache_positions;
     if (!p->output || !measures(p, is_more_output))
         return true;
     p->out_more = kvt_alloc(heads * OUT_MORE, sizeof *p->out_more);
-    for (int64_t i = 0; p->out_more && anew && i < heads * OUT_MORE; i++)
+    for (int64_t i = 0; p->out_more && pass_makes_rows(p) && i < heads * OUT_MORE; i++)
         p->out_more[i] = NAN;
     return p->out_more != NULL;
 }
 
 static bool make_saw(pass *p)
 {
-    int64_t words = (p->n_prompt + p->n_response + 63) / 64;
     bool live = (p->inside || p->skip) && !p->joins;
     if (!live || !(measures(p, has_turn) || pass_wants_heavy(p)))
         return true;
-    p->saw = kvt_alloc(2 * words * p->n_cell * p->n_layer * p->n_lane, sizeof *p->saw);
+    p->saw = kvt_alloc(2 * pass_words(p) * p->n_cell * p->n_layer * p->n_lane, sizeof *p->saw);
     return p->saw != NULL;
 }
 
 /* Of policies whose rows lose keys. */
 static bool make_heavy(pass *p, int64_t heads)
 {
-    kvt_effect e = p->use->traits.effect;
-    if ((e != KVT_EVICT && e != KVT_SKIP) || !pass_wants_heavy(p))
+    if (pass_is_apart(p) || !pass_wants_heavy(p))
         return true;
     p->heavy = kvt_alloc(heads, sizeof *p->heavy);
     return p->heavy != NULL;

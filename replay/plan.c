@@ -162,8 +162,8 @@ kvt_code plan_pass(pass **out, const plan *p, const plan_use *u, int trace, kvt_
     x->exactness = found_exactness(x, info);
     x->by_score =
         !u->use->policy->select || (u->use->policy->traits.selects_best && !x->together);
-    x->ranked = !x->inside && !x->skip && !pass_is_apart(x) && traits->one_ranking &&
-                !traits->by_threshold && x->by_score;
+    x->ranked =
+        pass_is_on_top(x) && traits->one_ranking && !traits->by_threshold && x->by_score;
     plan_reason(p, x, trace, t);
     plan_weights(p, x, info);
     if (open_scores(x, info, err) || plan_cells(p, x, trace, t, layers, err)) {

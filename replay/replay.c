@@ -307,8 +307,7 @@ static void write_result(job *j, kvt_result *r)
 /* What the best choice loses at every total, once for lanes of kv heads and of query heads. */
 static kvt_code find_best(job *j, const pass *x, const double **best, kvt_err *err)
 {
-    bool compared =
-        !x->reason[0] && !x->inside && !x->skip && !pass_is_apart(x) && x->n_response > 0;
+    bool compared = !x->reason[0] && pass_is_on_top(x) && x->n_response > 0;
     *best = NULL;
     if (!compared)
         return KVT_OK;

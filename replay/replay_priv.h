@@ -3,7 +3,7 @@
  *   set.c    the traces of a run, what they have in common, the table of relative positions
  *   rows.c   attention rows of a layer: read, or computed where the trace holds none
  *   truth.c  what the response looks at: remaining mass, its order, sums
- *   judge.c  kept sets against rows: mass lost, output error
+ *   judge.c  kept sets against rows: mass lost, output error; judge_made.c rows made again
  *   assign.c the best schedule of irreversible eviction; schedule.c those of a layer
  *   pass.c   one trace through all its passes; live.c those that act row by row, join.c those
  *            that average slots, channels.c those that drop channels of the keys
@@ -231,10 +231,26 @@ static inline int64_t pass_head(const pass *p, int cell, int layer, int head)
     return ((int64_t)cell * p->n_layer + layer) * p->n_head + head;
 }
 
+/* Words that hold a bit for each token. */
+static inline int64_t pass_words(const pass *p)
+{
+    return (p->n_prompt + p->n_response + 63) / 64;
+}
+
 /* It runs in a file of its own: no engine, no slot is lost. */
 static inline bool pass_is_apart(const pass *p)
 {
     return p->joins || p->channels;
+}
+/* It acts on the prompt only, and what it keeps stays. */
+static inline bool pass_is_on_top(const pass *p)
+{
+    return !p->inside && !p->skip && !pass_is_apart(p);
+}
+/* Its rows are made again, so that masking those of the full cache means nothing. */
+static inline bool pass_makes_rows(const pass *p)
+{
+    return pass_is_apart(p) || p->use->traits.cache_positions;
 }
 
 /* plan_reason.c: queries that a pass learns from with response row `row`: 1, or a window of

@@ -18,6 +18,10 @@ exits 0
 says out "adapter      lookaheadkv"
 says out "4 lookahead tokens of width 48"
 says out "rank 2, alpha 8; layers of each map: self_attn.q_proj 2,"
+adapter anyone.safetensors ""
+run "$kvt" info anyone.safetensors
+exits 0
+says out "weights not named"
 run "$kvt" info judge.safetensors --json
 exits 0
 parses

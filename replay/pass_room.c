@@ -22,11 +22,11 @@ static bool is_more_output(const kvt_metric *m)
 }
 static bool reads_heavy(const kvt_metric *m)
 {
-    return strcmp(m->name, "heavy_recall") == 0;
+    return m->by_heavy;
 }
 static bool reads_support(const kvt_metric *m)
 {
-    return m->row && m->extra && !m->output && !reads_heavy(m);
+    return m->by_support;
 }
 static bool has_turn(const kvt_metric *m)
 {

@@ -97,8 +97,10 @@ typedef struct kvt_metric {
     bool extra;          /* costs time: only where it is asked for by name (--metrics) */
     bool of_score; /* looks at scores and pins only: the same at every budget of a ranking */
     bool of_trace; /* looks at neither: the same at every budget */
-    bool by_rank;  /* looks at ranking and ranked, which are NULL unless some metric does */
-    int better;    /* -1: less is better, 1: more is, 0: it describes the trace */
+    /* Looks at what is there only where some metric does: ranking and ranked; support; n_heavy
+     * and had_heavy. */
+    bool by_rank, by_support, by_heavy;
+    int better;                  /* -1: less is better, 1: more is, 0: it describes the trace */
     kvt_metric_column column[6]; /* ends with {0}; a mean, if there is one, comes first */
     /* One of these. */
     double (*row)(const kvt_judged *j);      /* one row of a head; NAN: undefined */
@@ -130,6 +132,7 @@ typedef struct kvt_metric {
                    "most 1 - " share " of it",                                                 \
         .needs = KVT_NEED_ATTN,                                                                \
         .extra = true,                                                                         \
+        .by_support = true,                                                                    \
         .column = {{"support_" #percent "_mean_tokens", KVT_MEAN},                             \
                    {"support_" #percent "_p50_tokens", KVT_P50},                               \
                    {"support_" #percent "_p95_tokens", KVT_P95},                               \

@@ -32,6 +32,7 @@ const kvt_metric kvt_metric_heavy_recall = {
                "Micro: keys over keys, so that rows with several count more",
     .needs = KVT_NEED_ATTN,
     .extra = true,
+    .by_heavy = true,
     .better = 1,
     .column = {{"heavy_recall_mean_frac", KVT_MEAN},
                {"heavy_recall_micro_frac", KVT_MICRO},

@@ -135,8 +135,8 @@ static void step(const void *params_, kvt_lane *lane)
         return; /* it ranks the prompt only */
     for (int64_t at = 0; key && query && at < lane->n_slot; at += TILE)
         score_tile(lane->mark, lane, at, kvt_min(TILE, lane->n_slot - at), key, query);
-    for (int64_t s = 0; !(key && query) && s < lane->n_slot; s++)
-        lane->mark[s] = NAN; /* which is refused: no memory */
+    if (!key || !query)
+        kvt_no_score(lane->mark, lane->n_slot);
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)

@@ -99,8 +99,8 @@ static void step(const void *params_, kvt_lane *lane)
     for (int64_t h = 0; work && z->data && h < z->dim[0]; h++)
         for (int64_t q = 0; q < z->dim[1]; q++)
             add_row(params_, lane, kvt_head_row(z, h, q), work);
-    for (int64_t s = 0; !work && s < lane->n_slot; s++)
-        lane->mark[s] = NAN; /* which is refused: no memory */
+    if (!work)
+        kvt_no_score(lane->mark, lane->n_slot);
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)

@@ -79,8 +79,8 @@ static void step(const void *params_, kvt_lane *lane)
             add_distance(x, kv, lane, at, n);
             kvt_network(lane->mark + at, x, n, lane->weights, kvt_silu, lane->scratch);
         }
-        for (int64_t i = 0; !(kv && x) && i < n; i++) /* NaN, which is refused: no memory */
-            lane->mark[at + i] = NAN;
+        if (!kv || !x)
+            kvt_no_score(lane->mark + at, n);
     }
 }
 

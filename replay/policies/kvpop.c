@@ -285,8 +285,8 @@ static void learn(kvt_lane *lane)
     for (int64_t at = from; good && at < lane->n_slot; at += TILE)
         learn_tile(lane, &f, at, kvt_min(TILE, lane->n_slot - at),
                    (int64_t)kvt_weight_number(lane, DELAY));
-    for (int64_t s = 0; !good && s < lane->n_slot; s++)
-        lane->mark[s] = NAN;
+    if (!good)
+        kvt_no_score(lane->mark, lane->n_slot);
     kvt_arena_rewind(lane->scratch, start);
 }
 

@@ -180,8 +180,8 @@ static void step(const void *params_, kvt_lane *lane)
             score_segment(lane->mark, &g, p, lane);
         kvt_arena_rewind(lane->scratch, start);
     }
-    for (int64_t s = 0; !room && s < lane->n_slot; s++) /* NaN, which is refused: no memory */
-        lane->mark[s] = NAN;
+    if (!room)
+        kvt_no_score(lane->mark, lane->n_slot);
 }
 
 static void score(const void *params_, float *out, bool *pinned, const kvt_lane *lane)

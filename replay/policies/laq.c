@@ -21,8 +21,6 @@
  * floats, beside m decoding steps. */
 #include "kvt/pieces.h"
 
-#include <math.h>
-
 typedef struct laq {
     int mask, group;
     int64_t pool;
@@ -97,8 +95,7 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
         kvt_reduce_rows(out, pinned, &view, &r, lane->scratch);
         return;
     }
-    for (int64_t s = 0; s < n; s++) /* NaN, which is refused: no memory */
-        out[s] = NAN;
+    kvt_no_score(out, n);
 }
 
 const kvt_policy kvt_policy_laq = {

@@ -21,7 +21,6 @@
  * floats, beside m decoding steps. */
 #include "kvt/pieces.h"
 
-#include <math.h>
 #include <string.h>
 
 typedef struct laq_plus {
@@ -140,10 +139,8 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
 {
     const laq_plus *p = params_;
     int64_t n = kvt_pin_window(out, pinned, lane->n_slot, p->window);
-    if (n == 0 || votes(p, out, pinned, lane, n))
-        return;
-    for (int64_t s = 0; s < n; s++) /* NaN, which is refused: no memory */
-        out[s] = NAN;
+    if (n > 0 && !votes(p, out, pinned, lane, n))
+        kvt_no_score(out, n);
 }
 
 const kvt_policy kvt_policy_laq_plus = {

@@ -20,7 +20,6 @@
  * slot. */
 #include "kvt/pieces.h"
 
-#include <math.h>
 #include <string.h>
 
 typedef struct locret {
@@ -85,8 +84,8 @@ static void step(const void *params_, kvt_lane *lane)
         }
         if (good)
             kvt_network(lane->mark + at, x, n, lane->weights, kvt_silu, lane->scratch);
-        for (int64_t i = 0; !good && i < n; i++) /* NaN, which is refused */
-            lane->mark[at + i] = NAN;
+        else
+            kvt_no_score(lane->mark + at, n);
     }
 }
 

@@ -22,7 +22,6 @@
  */
 #include "kvt/pieces.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -107,8 +106,8 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     int64_t m = p->tokens > 0 ? kvt_min(p->tokens, draft->dim[1]) : draft->dim[1];
     int64_t n = kvt_pin_window(out, pinned, lane->n_slot, WINDOW);
     float *sum = kvt_arena_array(lane->scratch, n + 1, sizeof *sum);
-    for (int64_t s = 0; !sum && s < n; s++) /* NaN, which is refused: no memory */
-        out[s] = NAN;
+    if (!sum)
+        kvt_no_score(out, n);
     if (!sum || n == 0)
         return;
     memcpy(sum, lane->mark, (size_t)n * sizeof *sum);

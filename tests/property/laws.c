@@ -117,3 +117,17 @@ void laws_pool(double *out, const double *in, int64_t n, int64_t width)
                 out[j] = fmax(out[j], in[k]);
     }
 }
+
+void laws_pool_mean(double *out, const double *in, int64_t n, int64_t width, bool inside)
+{
+    for (int64_t s = 0; s < n; s++) {
+        double sum = 0;
+        int64_t count = 0;
+        for (int64_t k = s - width / 2; k <= s + width / 2; k++)
+            if (k >= 0 && k < n) {
+                sum += in[k];
+                count++;
+            }
+        out[s] = sum / (double)(inside ? count : width);
+    }
+}

@@ -27,6 +27,8 @@ void laws_scores(const toy *t, const mini_result *r, int layer, int lane, const 
 void laws_best(uint8_t *best, const double *score, int64_t n, int64_t k);
 /* The largest of `width` values around each of n; what lies outside is left out. */
 void laws_pool(double *out, const double *in, int64_t n, int64_t width);
+/* Their mean; what lies outside counts as 0, or where `inside` not at all. */
+void laws_pool_mean(double *out, const double *in, int64_t n, int64_t width, bool inside);
 
 /* A number of the toy's layer: keys, values [G T D], queries [H T D], hidden [T E]. */
 static inline double laws_at(const kvt_view *v, int64_t i, int64_t k, int64_t d)

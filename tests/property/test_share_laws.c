@@ -45,16 +45,6 @@ static void votes(double *vote, const toy *t, int layer, int head, int each, int
         }
 }
 
-static void pool_mean(double *out, const double *in, int64_t n, int64_t width)
-{
-    int64_t r = width / 2;
-    for (int64_t j = 0; j < n; j++) {
-        out[j] = 0;
-        for (int64_t k = j - r; k <= j + r; k++)
-            out[j] += k >= 0 && k < n ? in[k] / (double)(2 * r + 1) : 0;
-    }
-}
-
 static int64_t held_in_all(const toy *t, const mini_result *r)
 {
     int64_t sum = 0;
@@ -150,7 +140,7 @@ static void adakv_variants_score_as_they_say(void **state)
         memset(score, 0, sizeof score);
         for (int h = 0; h < EACH; h++) {
             votes(vote, plain, i / GROUPS, i % GROUPS * EACH + h, 1, 6, false);
-            pool_mean(one, vote, N - 6, 5);
+            laws_pool_mean(one, vote, N - 6, 5, false);
             for (int64_t j = 0; j < N - 6; j++)
                 score[j] += one[j] / EACH;
         }
@@ -162,7 +152,7 @@ static void adakv_variants_score_as_they_say(void **state)
         pinned[j] = j < 2 || j >= N - 4;
     for (int i = 0; i < LANES; i++) {
         votes(vote, plain, i / GROUPS, i % GROUPS * EACH, EACH, 9, true);
-        pool_mean(score, vote, N, 5);
+        laws_pool_mean(score, vote, N, 5, false);
         laws_scores(plain, &r, i / GROUPS, i % GROUPS, score, pinned, false);
     }
     mini_result none =

@@ -36,7 +36,7 @@ static void cake_lane(double *out, double *entropy, double *shift, int layer, in
             *shift += var;
             s[j] += (mean + gamma * var) / EACH;
         }
-    pool_mean(out, s, N - W, width, false);
+    laws_pool_mean(out, s, N - W, width, false);
 }
 
 /* Slots of each layer: floor(x P) between 1 and room, the x found by bisection; what is over
@@ -143,7 +143,7 @@ static void defensive_lane(double *a, double *m, double *bias, int layer, int gr
             for (int64_t s = 0; s < N; s++)
                 row[s] = attention(trace, layer, h, i, s);
             if (official)
-                pool_mean(pooled, row, n, width, false);
+                laws_pool_mean(pooled, row, n, width, false);
             else
                 laws_pool(pooled, row, n, width);
             for (int64_t s = 0; s < n; s++) {

@@ -54,7 +54,7 @@ static void snapkv_edges(void **state)
                     for (int64_t j = 0; j < N - 6; j++)
                         sum[j] += one[j];
                 }
-                pool_mean(s, sum, N - 6, 5, inside);
+                laws_pool_mean(s, sum, N - 6, 5, inside);
                 pin_last(pinned, 6);
                 laws_scores(trace, &r, l, g, s, pinned, false);
                 laws_holds(trace, &r, 0, l, g, s, pinned, N, 20);
@@ -243,7 +243,7 @@ static void dropkv_is_what_removal_changes(void **state)
                         s[j] += removal(l, g, h, i, j) / EACH;
             }
             pin_last(pinned, W);
-            pool_mean(near, s, N, 5, false); /* the window's own, too */
+            laws_pool_mean(near, s, N, 5, false); /* the window's own, too */
             laws_scores(trace, &r, l, g, s, pinned, false);
             laws_holds(trace, &r, 0, l, g, s, pinned, N, 20);
             laws_scores(trace, &pooled, l, g, near, pinned, false);

@@ -39,20 +39,6 @@ void votes(double *out, int layer, int head, int64_t W, int64_t n)
             out[s] += attention(trace, layer, head, i, s);
 }
 
-void pool_mean(double *out, const double *in, int64_t n, int64_t width, bool inside)
-{
-    for (int64_t s = 0; s < n; s++) {
-        double sum = 0;
-        int64_t count = 0;
-        for (int64_t k = s - width / 2; k <= s + width / 2; k++)
-            if (k >= 0 && k < n) {
-                sum += in[k];
-                count++;
-            }
-        out[s] = sum / (double)(inside ? count : width);
-    }
-}
-
 void pin_last(bool *pinned, int64_t W)
 {
     for (int64_t s = 0; s < N; s++)

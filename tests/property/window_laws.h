@@ -12,8 +12,6 @@ extern toy *trace; /* of main() */
 double attention(const toy *t, int layer, int head, int64_t i, int64_t s);
 /* Sum over the last W rows, of one head: [n]. */
 void votes(double *out, int layer, int head, int64_t W, int64_t n);
-/* Mean of `width` values around each; outside counts as 0, or not at all. */
-void pool_mean(double *out, const double *in, int64_t n, int64_t width, bool inside);
 void pin_last(bool *pinned, int64_t W);
 /* Mean of |W_O v|_1 over the lane's query heads. */
 double size_of(int layer, int group, int64_t s);

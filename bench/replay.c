@@ -222,29 +222,18 @@ static double peak_bytes(void)
     return (double)u.ru_maxrss * 1024;
 }
 
-/* Bytes of the response rows in halves, all layers. */
-static double row_bytes(const bench *b)
+/* Bytes of the trace's file, and of the response rows of all layers in halves. */
+static void sizes(const bench *b, double *file, double *rows)
 {
     kvt_trace *t;
     kvt_err err;
     if (kvt_trace_open(&t, b->trace, 0, &err))
         exit(1);
     const kvt_trace_info *i = kvt_trace_info_of(t);
-    double n = (double)i->n_layer * (double)i->facts.model.n_head *
-               (double)i->facts.token.n_response * (double)i->n_token * 2;
+    *file = (double)i->file_bytes;
+    *rows = (double)i->n_layer * (double)i->facts.model.n_head *
+            (double)i->facts.token.n_response * (double)i->n_token * 2;
     kvt_trace_close(t);
-    return n;
-}
-
-static double file_bytes(const bench *b)
-{
-    kvt_trace *t;
-    kvt_err err;
-    if (kvt_trace_open(&t, b->trace, 0, &err))
-        exit(1);
-    double n = (double)kvt_trace_info_of(t)->file_bytes;
-    kvt_trace_close(t);
-    return n;
 }
 
 /* Seconds of one plain copy of so many bytes on one thread, median of the runs. */
@@ -296,13 +285,13 @@ static void breakdown(bench *b)
 {
     char names[2048] = "";
     kvt_replay_spec all = {.policies = "all", .out_dir = b->folder};
-    timing t = {.n = 1};
     int n_run = b->n_run;
-    double size = file_bytes(b), s[3], total = 0;
+    double size, rows, s[3], total = 0;
     static const char *const parts[] = {"all: wall time", "read", "rank and judge live",
                                         "judge", "write"};
+    sizes(b, &size, &rows);
     b->n_run = 1;
-    t = repeat(b, all); /* first: its memory is the peak */
+    timing t = repeat(b, all); /* first: its memory is the peak */
     double peak = peak_bytes();
     for (int i = 1; i < 5; i++)
         total += t.run[0][i];
@@ -318,7 +307,7 @@ static void breakdown(bench *b)
     kvt_replay_spec one = {
         .policies = names, .out_dir = "", .no_controls = true, .no_output_error = true};
     timing ranked = repeat(b, one);
-    double copy = copy_seconds(b, row_bytes(b));
+    double copy = copy_seconds(b, rows);
     spread(s, &ranked, 3, 4);
     ratio("one-ranking policies", (double)passes_run(&ranked.counts), "passes");
     ratio("a copy of the response rows", copy, "s");

@@ -20,6 +20,7 @@
 #include "kvt/arena.h"
 #include "kvt/pieces.h"
 #include "replay/stream.h"
+#include "replay/use_priv.h"
 
 /* Channels of N keys of D that are left where they and N values take the bytes of B slots. */
 static int64_t channels_of(int64_t budget, int64_t n_prompt, int64_t n_dim)
@@ -240,22 +241,10 @@ static bool run_lane(dropper *j)
 /* ---- a layer -------------------------------------------------------------------------------
  */
 
-/* What the policy writes on each slot and each lane: no budget counts. */
-static void find_memory(dropper *j)
-{
-    const kvt_policy *policy = j->p->use->policy;
-    int width = 0;
-    size_t size = 0;
-    if (policy->size)
-        policy->size(j->p->use->params, j->seq, 0, &width, &size);
-    j->width = width > policy->slot_width ? width : policy->slot_width;
-    j->state_size = size > policy->state_size ? size : policy->state_size;
-}
-
 static bool make_dropper(dropper *j, kvt_arena *work)
 {
     int64_t N = j->p->n_prompt, T = N + j->p->n_response, D = j->n_dim;
-    find_memory(j);
+    use_memory(j->p->use, j->seq, NULL, 0, &j->width, &j->state_size); /* no budget counts */
     j->identity = kvt_arena_array(work, T, sizeof *j->identity);
     j->score = kvt_arena_array(work, D, sizeof *j->score);
     j->mark = kvt_arena_array(work, N * j->width + 1, sizeof *j->mark);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "replay/stream.h"
+#include "replay/use_priv.h"
 
 /* ---- new and free --------------------------------------------------------------------------
  */
@@ -32,20 +33,10 @@ static kvt_code check_spec(const kvt_engine_spec *s, kvt_err *err)
     return KVT_OK;
 }
 
-/* What one of a use's policies writes on each slot and each lane, over all budgets. */
 static void find_memory(const kvt_engine *e, const kvt_use *u, int *slot_width,
                         size_t *state_size)
 {
-    const kvt_policy *p = u->policy;
-    *slot_width = p->slot_width;
-    *state_size = p->state_size;
-    for (int b = -1; p->size && b < e->n_budget; b++) {
-        int width = 0;
-        size_t size = 0;
-        p->size(u->params, &e->seq, b < 0 ? 0 : e->budget[b], &width, &size);
-        *slot_width = width > *slot_width ? width : *slot_width;
-        *state_size = size > *state_size ? size : *state_size;
-    }
+    use_memory(u, &e->seq, e->budget, e->n_budget, slot_width, state_size);
     *state_size |= 15; /* states of lanes lie one behind the other: each is aligned */
 }
 

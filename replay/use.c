@@ -333,6 +333,21 @@ kvt_code kvt_use_parse(kvt_use **out, const kvt_registry *r, const char *text, k
     return code;
 }
 
+void use_memory(const kvt_use *u, const kvt_sequence *seq, const int64_t *budget, int n_budget,
+                int *slot_width, size_t *state_size)
+{
+    const kvt_policy *p = u->policy;
+    *slot_width = p->slot_width;
+    *state_size = p->state_size;
+    for (int b = -1; p->size && b < n_budget; b++) {
+        int width = 0;
+        size_t size = 0;
+        p->size(u->params, seq, b < 0 ? 0 : budget[b], &width, &size);
+        *slot_width = width > *slot_width ? width : *slot_width;
+        *state_size = size > *state_size ? size : *state_size;
+    }
+}
+
 void kvt_use_free(kvt_use *u)
 {
     if (!u)

@@ -6,6 +6,10 @@
 
 enum { USE_TEXT_MAX = 2048 };
 
+/* What the policy writes on each slot and each lane, at no budget and at each of these. */
+void use_memory(const kvt_use *u, const kvt_sequence *seq, const int64_t *budget, int n_budget,
+                int *slot_width, size_t *state_size);
+
 /* ---- use_base.c ----------------------------------------------------------------------------
  */
 

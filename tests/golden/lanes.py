@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 
+from make_policies import runs
 from toy import mix
 
 Q, K, V, WO, FILTER, MEAN, MAGNITUDE = range(7)
@@ -82,17 +83,6 @@ def best(score, k, tie=1e-6):
         a, b = score[order[k - 1]], score[order[k]]
         assert a == b or np.isinf(a) or abs(a - b) > tie * max(abs(a), abs(b)), (k, a, b, "near tie: another seed")
     return sorted(order[:max(k, 0)])
-
-
-def runs(positions):
-    """3,4,5,9 as "3-5 9"."""
-    positions, out, start = [int(p) for p in positions], [], None
-    for a, b in zip(positions, positions[1:] + [None]):
-        start = a if start is None else start
-        if b != a + 1:
-            out.append(str(a) if start == a else f"{start}-{a}")
-            start = None
-    return " ".join(out)
 
 
 def write(cells, folder, whole=()):

@@ -304,7 +304,7 @@ def cells():
 
 def runs(positions):
     """3,4,5,9 as "3-5 9"."""
-    out, start = [], None
+    positions, out, start = [int(p) for p in positions], [], None
     for a, b in zip(positions, positions[1:] + [None]):
         start = a if start is None else start
         if b != a + 1:

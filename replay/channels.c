@@ -74,7 +74,7 @@ static kvt_view part_of(const kvt_view *v, const char *axes, int64_t first, int6
     kvt_view out = *v;
     if (!v->data)
         return out;
-    out.data = vector_at(v, first, from);
+    out.data = kvt_head_row(v, first, from);
     out.dim[0] = m, out.dim[1] = n;
     snprintf(out.axes, sizeof out.axes, "%s", axes);
     return out;
@@ -169,7 +169,7 @@ static void copy_keys(dropper *j)
     int64_t whole = kvt_max(0, j->p->n_prompt - j->p->use->traits.whole_recent);
     int64_t group = j->lane * (int64_t)j->r->info->facts.model.n_kv_head / j->p->n_lane;
     for (int64_t t = 0; t < T; t++) {
-        const float *from = vector_at(&j->f->all.keys, group, t);
+        const float *from = kvt_head_row(&j->f->all.keys, group, t);
         for (int64_t d = 0; d < D; d++)
             j->key[t * D + d] = t >= whole || j->keep[d] ? from[d] : 0;
     }
@@ -181,9 +181,9 @@ static void judge_again(dropper *j, int cell, int head, int64_t m)
     const kvt_view *V = &j->f->all.values;
     int64_t now = j->p->n_prompt + m, group = head * g->n_kv_head / g->n_head;
     int64_t first = kvt_geometry_first(g, j->view.model_layer, now);
-    made_slots slots = {.query = vector_at(&j->f->all.queries, head, j->f->n_before + m),
+    made_slots slots = {.query = kvt_head_row(&j->f->all.queries, head, j->f->n_before + m),
                         .key = j->key + first * j->n_dim,
-                        .value = vector_at(V, group, first),
+                        .value = kvt_head_row(V, group, first),
                         .pos = j->identity,
                         .value_stride = V->stride[1],
                         .n = now + 1 - first};

@@ -153,8 +153,8 @@ static void feed_one(joiner *j, int64_t t)
         j->slots.n += !join || j->slots.n == 0;
         return;
     }
-    add_token(&j->slots, join, (double)weight, vector_at(&f->keys, j->lane, t),
-              vector_at(&f->values, j->lane, t), t, j->scratch);
+    add_token(&j->slots, join, (double)weight, kvt_head_row(&f->keys, j->lane, t),
+              kvt_head_row(&f->values, j->lane, t), t, j->scratch);
 }
 
 /* The row's attention to the slots, and what the output lost. */
@@ -166,7 +166,7 @@ static void put_error(joiner *j, int head, int64_t m)
     int64_t seen = kvt_geometry_first(g, j->r->info->layer_id[j->layer], j->p->n_prompt + m);
     while (first < s->n - 1 && s->newest[first] < seen)
         first++;
-    made_slots slots = {.query = vector_at(&j->f->all.queries, head, j->f->n_before + m),
+    made_slots slots = {.query = kvt_head_row(&j->f->all.queries, head, j->f->n_before + m),
                         .key = s->key + first * D,
                         .value = s->value + first * D,
                         .pos = j->identity,

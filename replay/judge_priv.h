@@ -11,11 +11,6 @@ typedef struct layer_output {
     double *sum; /* f64 [H M] sum of p */
 } layer_output;
 
-static inline const float *vector_at(const kvt_view *v, int64_t i, int64_t j) /* [X Y D] */
-{
-    return (const float *)v->data + i * v->stride[0] + j * v->stride[1];
-}
-
 /* ---- judge_made.c --------------------------------------------------------------------------
  */
 

@@ -44,7 +44,7 @@ static void gather(reposition *r, const reposition_feed *f, int64_t group, const
 {
     int64_t D = r->geometry->head_dim;
     for (int64_t s = 0; s < n; s++) {
-        const float *key = vector_at(f->keys, group, pos[s]);
+        const float *key = kvt_head_row(f->keys, group, pos[s]);
         int64_t delta = s - pos[s] - shift;
         if (delta == 0)
             memcpy(r->key + s * D, key, (size_t)D * sizeof *key);
@@ -62,9 +62,9 @@ static void judge_again(reposition *r, const reposition_feed *f, pass *p, int ce
     int64_t seen = kvt_geometry_first(g, f->model_layer, p->n_prompt + m);
     while (first < n - 1 && pos[first] < seen)
         first++;
-    made_slots slots = {.query = vector_at(f->queries, head, f->n_before + m),
+    made_slots slots = {.query = kvt_head_row(f->queries, head, f->n_before + m),
                         .key = r->key + first * g->head_dim,
-                        .value = vector_at(f->values, group, 0),
+                        .value = kvt_head_row(f->values, group, 0),
                         .pos = pos + first,
                         .value_stride = f->values->stride[1],
                         .n = n - first};

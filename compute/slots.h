@@ -1,14 +1,15 @@
 /* slots.h - sums over chosen tokens, for replay: rows of halves turned so that the rows of a
  * token lie together, and outputs over the slots that a lane holds.
  *
- * Always on the CPU. The order of every sum is that of the tokens, whatever the processor; with
- * fused products the last bits of an output differ from the portable code (simd.h). */
+ * Always on the CPU. The order of every sum is that of the tokens, whatever the processor, but
+ * where any order gives the same sum (slots_add()); with fused products the last bits of an
+ * output differ from the portable code (simd.h). */
 #ifndef COMPUTE_SLOTS_H
 #define COMPUTE_SLOTS_H
 
 #include "kvt/api.h"
 
-enum { SLOTS_WIDTH = 16 };
+enum { SLOTS_WIDTH = 16 }; /* rows that replay turns at a time */
 
 /* out[t width + i] = in[i row_stride + t] for n_row rows of n_token halves, decoded; rows
  * beyond the last are 0. width is a multiple of 8, at least n_row and at most 64. sum f64

@@ -258,7 +258,7 @@ static kvt_code law_ranking(checker *c, const check_toy *toy, const held *first)
 static kvt_code law_nested(checker *c, const held *h)
 {
     const kvt_traits *t = &c->use->traits;
-    bool even = strcmp(c->use->share->name, "even") == 0;
+    bool even = c->use->share == &kvt_share_even;
     if (!t->one_ranking || c->decode || c->use->policy->select || !even)
         return KVT_OK;
     for (int b = 0; b + 1 < N_BUDGET; b++)

@@ -108,7 +108,7 @@ static bool lacks_data(pass *x, kvt_trace *t)
 static bool has_no_plan(pass *x)
 {
     const kvt_use *u = x->use;
-    bool even = strcmp(u->share->name, "even") == 0;
+    bool even = u->share == &kvt_share_even;
     return (u->traits.needs & KVT_NEED_PLAN) &&
            (!x->inside || u->traits.effect != KVT_EVICT || x->whole_model || !even) &&
            say(x, ": the best schedule is solved for policies that evict while decoding, lane "

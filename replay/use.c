@@ -289,7 +289,7 @@ static kvt_code find_share(kvt_use *u, const char *name, kvt_err *err)
                         "it evicts no slots: there are none for an allocator to share out");
     u->share = u->share_named     ? kvt_share_find(name)
                : u->policy->share ? u->policy->share
-                                  : kvt_share_find("even");
+                                  : &kvt_share_even;
     if (u->share || !u->share_named)
         return KVT_OK;
     for (; kvt_shares()[n] && n < WORDS_MAX - 1; n++)

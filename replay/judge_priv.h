@@ -1,5 +1,5 @@
 /* judge_priv.h - kept sets against rows: what pass.c hands to judge.c, judge_row.c,
- * judge_lane.c. */
+ * judge_lane.c, and what those share that make rows again. */
 #ifndef REPLAY_JUDGE_PRIV_H
 #define REPLAY_JUDGE_PRIV_H
 

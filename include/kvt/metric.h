@@ -111,6 +111,30 @@ typedef struct kvt_metric {
     double (*weight)(const kvt_judged *j);   /* of a row in KVT_MICRO; NULL: there is none */
 } kvt_metric;
 
+/* The metric of recall among the true top k: what the files of 128 and 512 say alike. */
+/* clang-format off */
+#define KVT_METRIC_TOPK(k)                                                                     \
+    static kvt_ratio ratio(const kvt_judged *j)                                                \
+    {                                                                                          \
+        return kvt_recall_at(j, k);                                                            \
+    }                                                                                          \
+    const kvt_metric kvt_metric_topk_recall_##k = {                                            \
+        .name = "topk_recall_" #k,                                                             \
+        .unit = "frac",                                                                        \
+        .title = "recall of the true top " #k,                                                 \
+        .formula = "share of the " #k " tokens with the most attention to come that is held",  \
+        .hides = "what is below the " #k "th token; a budget below " #k " cannot reach 1, "    \
+                 "and where no more than " #k " tokens have arrived it is the share of "       \
+                 "tokens that is held",                                                        \
+        .range = "0 to 1",                                                                     \
+        .absent = "without a response",                                                        \
+        .needs = KVT_NEED_ATTN,                                                                \
+        .better = 1,                                                                           \
+        .column = {{"topk_recall_" #k "_mean_frac", KVT_MEAN}},                                \
+        .ratio = ratio,                                                                        \
+    }
+/* clang-format on */
+
 /* The metric of effective support at a share of the row: what its three files (0.9, 0.95, 0.99)
  * say alike. `place` is the share's in kvt_judged.support. */
 /* clang-format off */

@@ -65,11 +65,10 @@ static double row_flops(const kvt_geometry *g, double n, double n_prompt)
 /* The eviction that stands before drafts: rows of the window of every head, kept sets. */
 static void add_eviction(count *c, const kvt_geometry *g, int n_draft)
 {
-    enum { WINDOW = 32 };
     int64_t N = c->facts->token.n_prompt, lanes = g->n_layer * g->n_head;
-    int64_t own = n_draft * lanes * N + g->n_head * WINDOW * N * (int64_t)sizeof(float);
+    int64_t own = n_draft * lanes * N + g->n_head * EVICTED_WINDOW * N * (int64_t)sizeof(float);
     c->working = kvt_max(c->working, own + kvt_threads(c->ctx) * 4 * N * g->head_dim * 4);
-    c->to->flops += 2.0 * (double)lanes * WINDOW * (double)N * (double)g->head_dim;
+    c->to->flops += 2.0 * (double)lanes * EVICTED_WINDOW * (double)N * (double)g->head_dim;
 }
 
 /* The second model reads the prompt and writes. */

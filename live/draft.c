@@ -15,8 +15,6 @@
 #include "kvt/arena.h"
 #include "kvt/engine.h"
 
-static const char policy[] = "snapkv:compat=official-longbench,window=32,pool=7";
-
 typedef struct eviction {
     evicted *to;
     const kvt_prompt *prompt;
@@ -171,6 +169,9 @@ kvt_code evicted_fill(evicted *out, const kvt_prompt *prompt, const kvt_ctx *ctx
 {
     eviction e = {.to = out, .prompt = prompt, .ctx = ctx};
     int32_t layer_id[KVT_LAYERS_MAX];
+    char policy[64];
+    snprintf(policy, sizeof policy, "snapkv:compat=official-longbench,window=%d,pool=7",
+             EVICTED_WINDOW);
     for (int l = 0; l < KVT_LAYERS_MAX; l++)
         layer_id[l] = l;
     kvt_sequence seq = {.n_prompt = prompt->n_prompt,

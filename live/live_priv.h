@@ -78,6 +78,7 @@ typedef struct evicted {
     char why[KVT_BUDGETS_MAX][224];
     int n;
 } evicted;
+enum { EVICTED_WINDOW = 32 }; /* last prompt queries that vote on what they hold */
 /* Slots at each budget of a wish, rising, each once; how many. */
 int evicted_budgets(int64_t slots[KVT_BUDGETS_MAX], const wish *w, const kvt_geometry *g,
                     int64_t n_prompt);

@@ -1,5 +1,5 @@
 /* pieces_sums.c - arithmetic of policies that add up what queries looked at: shares of a
- * budget, draws, values' lengths, keys that repeat each other. */
+ * budget, draws, values' lengths, masks, keys that repeat each other. */
 #include "kvt/pieces.h"
 
 #include <math.h>

@@ -33,31 +33,15 @@ static bool same_key(const golden_cells *all, char *const *a, char *const *b)
     return true;
 }
 
-/* Of a policy's file: '-' is '_'. */
-static void path_of(char path[512], const char *name)
-{
-    int at = snprintf(path, 512, "%s/tests/golden/", KVT_SOURCE_DIR);
-    snprintf(path + at, 512 - (size_t)at, "%s.csv", name);
-    for (char *c = path + at; *c; c++)
-        *c = *c == '-' ? '_' : *c;
-}
-
-bool golden_there(const char *name)
-{
-    char path[512];
-    path_of(path, name);
-    FILE *f = fopen(path, "rb");
-    if (f)
-        fclose(f);
-    return f != NULL;
-}
-
 void golden_read(golden_cells *out, const kvt_policy *p, const char *name)
 {
-    char path[512];
+    char path[512], file[64];
     kvt_err err;
     buf text;
-    path_of(path, name ? name : p->name);
+    snprintf(file, sizeof file, "%s", name ? name : p->name);
+    for (char *c = file; *c; c++)
+        *c = *c == '-' ? '_' : *c;
+    snprintf(path, sizeof path, "%s/tests/golden/%s.csv", KVT_SOURCE_DIR, file);
     buf_init(&text, 1 << 20);
     if (file_read(&text, path, 1 << 20, &err))
         die(err.text);

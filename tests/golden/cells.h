@@ -24,8 +24,6 @@ typedef struct golden_cells {
 /* Appends the cells of `name`.csv, NULL: of the policy's name. Ends the program where there is
  * no such file, or too much in it. */
 void golden_read(golden_cells *out, const kvt_policy *p, const char *name);
-/* Whether there is a `name`.csv. */
-bool golden_there(const char *name);
 /* "3-5 9": sets those of a mask; prints a mask behind a word, every one. */
 void golden_runs(const char *text, uint8_t *mask);
 void golden_print(const char *what, const uint8_t *mask, int64_t n);

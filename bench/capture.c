@@ -79,15 +79,15 @@ static void products(const plain *p, const kvt_weights_layer *l, bool out, int64
     const kvt_geometry *g = &p->w->geometry;
     int64_t e = g->n_hidden, hd = g->n_head * g->head_dim, gd = g->n_kv_head * g->head_dim;
     if (!out) {
-        product(p, l->wq, hd, e, row, m);
-        product(p, l->wk, gd, e, row, m);
-        product(p, l->wv, gd, e, row, m);
+        product(p, matrix_floats(&l->wq), hd, e, row, m);
+        product(p, matrix_floats(&l->wk), gd, e, row, m);
+        product(p, matrix_floats(&l->wv), gd, e, row, m);
         return;
     }
-    product(p, l->wo, e, hd, row, m);
-    product(p, l->gate, g->n_ff, e, row, m);
-    product(p, l->up, g->n_ff, e, row, m);
-    product(p, l->down, e, g->n_ff, row, m);
+    product(p, matrix_floats(&l->wo), e, hd, row, m);
+    product(p, matrix_floats(&l->gate), g->n_ff, e, row, m);
+    product(p, matrix_floats(&l->up), g->n_ff, e, row, m);
+    product(p, matrix_floats(&l->down), e, g->n_ff, row, m);
 }
 
 /* q k^T and p v of one head and tile. */

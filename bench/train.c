@@ -116,7 +116,10 @@ static void begin(bench *b, const kvt_model *m, int64_t n_prompt, int batch, int
         const kvt_weights_layer *l = &b->w->layer[i];
         b->layer[i] = (look_layer){.attn_norm = l->attn_norm,
                                    .ffn_norm = l->ffn_norm,
-                                   .w = {l->wq, l->wk, l->wv, l->wo, l->gate, l->up, l->down}};
+                                   .w = {matrix_floats(&l->wq), matrix_floats(&l->wk),
+                                         matrix_floats(&l->wv), matrix_floats(&l->wo),
+                                         matrix_floats(&l->gate), matrix_floats(&l->up),
+                                         matrix_floats(&l->down)}};
     }
     look_room room = {.n_sample = batch, .n_prompt = n_prompt, .n_thread = n_thread};
     if (look_new(&b->pass, &(look_model){b->g, b->layer}, &b->layout, &room, &err))

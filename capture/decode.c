@@ -40,13 +40,13 @@ static void project_head(const step *s, const float *y, int64_t i)
     forward *f = s->f;
     const kvt_geometry *g = f->g;
     int64_t d = g->head_dim, e = g->n_hidden, h = i;
-    const float *w = s->w->wq, *table = f->table + s->pos * d;
+    const float *w = matrix_floats(&s->w->wq), *table = f->table + s->pos * d;
     float *to = s->q + h * d;
     bool turn = true;
     if (i >= g->n_head) {
         turn = i < g->n_head + g->n_kv_head;
         h = (i - g->n_head) % g->n_kv_head;
-        w = turn ? s->w->wk : s->w->wv;
+        w = turn ? matrix_floats(&s->w->wk) : matrix_floats(&s->w->wv);
         to = (turn ? forward_k(f, s->layer, h) : forward_v(f, s->layer, h)) + s->pos * d;
     }
     f->b->gemv(to, w + h * d * e, y, d, e);
@@ -123,8 +123,8 @@ static void gate_block(const step *s, const float *y, int64_t i)
     const kvt_geometry *g = s->f->g;
     float up[DECODE_ROWS];
     int64_t m = block_rows(g->n_ff, i), row = i * DECODE_ROWS, e = g->n_hidden;
-    s->f->b->gemv(s->ff + row, s->w->gate + row * e, y, m, e);
-    s->f->b->gemv(up, s->w->up + row * e, y, m, e);
+    s->f->b->gemv(s->ff + row, matrix_floats(&s->w->gate) + row * e, y, m, e);
+    s->f->b->gemv(up, matrix_floats(&s->w->up) + row * e, y, m, e);
     s->f->b->silu_mul(s->ff + row, up, m);
 }
 
@@ -154,7 +154,7 @@ static void out_item(const void *arg, int64_t i)
 {
     const step *s = arg;
     const kvt_geometry *g = s->f->g;
-    project_block(s, s->w->wo, s->o, g->n_hidden, g->n_head * g->head_dim, i);
+    project_block(s, matrix_floats(&s->w->wo), s->o, g->n_hidden, g->n_head * g->head_dim, i);
 }
 
 static void gate_item(const void *arg, int64_t i)
@@ -165,7 +165,7 @@ static void gate_item(const void *arg, int64_t i)
 static void down_item(const void *arg, int64_t i)
 {
     const step *s = arg;
-    project_block(s, s->w->down, s->ff, s->f->g->n_hidden, s->f->g->n_ff, i);
+    project_block(s, matrix_floats(&s->w->down), s->ff, s->f->g->n_hidden, s->f->g->n_ff, i);
 }
 
 static void logit_item(const void *arg, int64_t i)
@@ -173,7 +173,8 @@ static void logit_item(const void *arg, int64_t i)
     const step *s = arg;
     forward *f = s->f;
     int64_t e = f->g->n_hidden, row = i * DECODE_ROWS;
-    f->b->gemv(f->logit + row, f->w->lm_head + row * e, s->y, block_rows(f->g->n_vocab, i), e);
+    f->b->gemv(f->logit + row, matrix_floats(&f->w->lm_head) + row * e, s->y,
+               block_rows(f->g->n_vocab, i), e);
 }
 
 /* The first thread, which also does the steps that are too short to share. */

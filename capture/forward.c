@@ -137,7 +137,7 @@ kvt_code forward_embed(forward *f, const int32_t *id, int64_t n, kvt_err *err)
             return kvt_fail(err, KVT_USAGE,
                             "token %d at position %lld: the vocabulary has %lld", id[r],
                             (long long)(f->length + r), (long long)f->g->n_vocab);
-        const float *from = f->w->embed + id[r] * n_hidden;
+        const float *from = matrix_floats(&f->w->embed) + id[r] * n_hidden;
         float *to = f->x + r * n_hidden, scale = (float)f->g->embed_scale;
         if (f->g->embed_scale == 1.0)
             memcpy(to, from, (size_t)n_hidden * sizeof *to);

@@ -27,9 +27,11 @@ kvt_code kvt_model_open(kvt_model **out, const char *path, const kvt_model_optio
     if (!code)
         code = arch_open(&g, path, err);
     if (!code)
-        code = kvt_weights_load(&m->weights, g, o->header_only, ctx, err);
+        code = kvt_weights_load(
+            &m->weights, g,
+            &(kvt_weights_options){.header_only = o->header_only, .f32 = o->f32}, ctx, err);
     if (!code)
-        code = tokenizer_open(&m->tokenizer, g, NULL, err);
+        code = tokenizer_open(&m->tokenizer, g, o->pre, err);
     gguf_close(g);
     if (!code && tokenizer_count(m->tokenizer) > m->weights->geometry.n_vocab)
         code = kvt_fail(

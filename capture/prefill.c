@@ -59,9 +59,9 @@ static void project_in(const pass *p, int64_t tile)
     f->b->rmsnorm(y, f->x + row * e, p->w->attn_norm, m, e, g->norm_eps);
     if (f->tap->hidden)
         f->tap->hidden(f->tap->user, p->layer, pos, m, f->x + row * e, y);
-    project(p, f->q + row * hd, y, p->w->wq, m, hd, e);
-    project(p, k, y, p->w->wk, m, gd, e);
-    project(p, v, y, p->w->wv, m, gd, e);
+    project(p, f->q + row * hd, y, matrix_floats(&p->w->wq), m, hd, e);
+    project(p, k, y, matrix_floats(&p->w->wk), m, gd, e);
+    project(p, v, y, matrix_floats(&p->w->wv), m, gd, e);
     f->b->rope(k, gd, f->table + pos * g->head_dim, m, g->n_kv_head, g->head_dim);
     store(p, forward_k(f, p->layer, 0), k, pos, m);
     store(p, forward_v(f, p->layer, 0), v, pos, m);
@@ -114,13 +114,13 @@ static void project_out(const pass *p, int64_t tile)
     int64_t hd = g->n_head * g->head_dim;
     float *x = f->x + row * e, *y = forward_own(f, omp_get_thread_num());
     float *t = y + m * e, *gate = t + m * e, *up = gate + m * n_ff;
-    project(p, t, f->o + row * hd, p->w->wo, m, e, hd);
+    project(p, t, f->o + row * hd, matrix_floats(&p->w->wo), m, e, hd);
     f->b->add(x, t, m * e);
     f->b->rmsnorm(y, x, p->w->ffn_norm, m, e, g->norm_eps);
-    project(p, gate, y, p->w->gate, m, n_ff, e);
-    project(p, up, y, p->w->up, m, n_ff, e);
+    project(p, gate, y, matrix_floats(&p->w->gate), m, n_ff, e);
+    project(p, up, y, matrix_floats(&p->w->up), m, n_ff, e);
     f->b->silu_mul(gate, up, m * n_ff);
-    project(p, t, gate, p->w->down, m, e, n_ff);
+    project(p, t, gate, matrix_floats(&p->w->down), m, e, n_ff);
     f->b->add(x, t, m * e);
 }
 
@@ -172,11 +172,11 @@ static void logits(forward *f, float *out, float *x, int64_t n)
     for (int64_t v = 0; v < n_vocab; v += width) {
         int64_t m = n_vocab - v < width ? n_vocab - v : width;
         if (n == 1)
-            f->b->gemv(out + v, f->w->lm_head + v * e, x, m, e);
+            f->b->gemv(out + v, matrix_floats(&f->w->lm_head) + v * e, x, m, e);
         else
             f->b->gemm(GEMM_NT, &(gemm_args){.c = out + v,
                                              .a = x,
-                                             .b = f->w->lm_head + v * e,
+                                             .b = matrix_floats(&f->w->lm_head) + v * e,
                                              .m = n,
                                              .n = m,
                                              .k = e,

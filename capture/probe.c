@@ -154,7 +154,7 @@ kvt_code probe_embed(probe_state *s, int64_t r, int32_t id, kvt_err *err)
         return kvt_fail(err, KVT_USAGE, "token %d of a probe: the vocabulary has %lld", id,
                         (long long)s->g->n_vocab);
     for (int64_t i = 0; i < e; i++)
-        x[i] = s->p->weights->embed[id * e + i] * scale;
+        x[i] = matrix_floats(&s->p->weights->embed)[id * e + i] * scale;
     s->id[r] = id;
     return KVT_OK;
 }
@@ -264,14 +264,14 @@ static void project_in(probe_state *s, int layer)
     int64_t d = g->head_dim, hd = g->n_head * d, gd = g->n_kv_head * d;
     const float *table = s->table + s->done * d;
     s->b->rmsnorm(s->y, s->x, w->attn_norm, s->n, g->n_hidden, g->norm_eps);
-    project(s, s->q, s->y, w->wq, layer, ADAPTER_Q);
+    project(s, s->q, s->y, matrix_floats(&w->wq), layer, ADAPTER_Q);
     s->b->rope(s->q, hd, table, s->n, g->n_head, d);
     spread(s, s->q, g->n_head, s->out->q + layer * hd * s->cap, NULL);
-    project(s, s->kv, s->y, w->wk, layer, ADAPTER_K);
+    project(s, s->kv, s->y, matrix_floats(&w->wk), layer, ADAPTER_K);
     s->b->rope(s->kv, gd, table, s->n, g->n_kv_head, d);
     spread(s, s->kv, g->n_kv_head, s->out->k + layer * gd * s->cap,
            probe_own(s, s->k, layer, 0));
-    project(s, s->kv, s->y, w->wv, layer, ADAPTER_V);
+    project(s, s->kv, s->y, matrix_floats(&w->wv), layer, ADAPTER_V);
     spread(s, s->kv, g->n_kv_head, NULL, probe_own(s, s->v, layer, 0));
 }
 
@@ -280,13 +280,13 @@ static void project_out(probe_state *s, int layer)
     const kvt_geometry *g = s->g;
     const kvt_weights_layer *w = &s->p->weights->layer[layer];
     int64_t e = g->n_hidden;
-    project(s, s->y, s->o, w->wo, layer, ADAPTER_O);
+    project(s, s->y, s->o, matrix_floats(&w->wo), layer, ADAPTER_O);
     s->b->add(s->x, s->y, s->n * e);
     s->b->rmsnorm(s->y, s->x, w->ffn_norm, s->n, e, g->norm_eps);
-    project(s, s->gate, s->y, w->gate, layer, ADAPTER_GATE);
-    project(s, s->up, s->y, w->up, layer, ADAPTER_UP);
+    project(s, s->gate, s->y, matrix_floats(&w->gate), layer, ADAPTER_GATE);
+    project(s, s->up, s->y, matrix_floats(&w->up), layer, ADAPTER_UP);
     s->b->silu_mul(s->gate, s->up, s->n * g->n_ff);
-    project(s, s->y, s->gate, w->down, layer, ADAPTER_DOWN);
+    project(s, s->y, s->gate, matrix_floats(&w->down), layer, ADAPTER_DOWN);
     s->b->add(s->x, s->y, s->n * e);
 }
 
@@ -297,7 +297,8 @@ static void run_logits(probe_state *s)
     s->b->rmsnorm(s->y, s->x + (s->n - 1) * e, w->out_norm, 1, e, s->g->norm_eps);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(s->n_thread)
     for (int64_t v = 0; v < V; v += width)
-        s->b->gemv(s->logit + v, w->lm_head + v * e, s->y, V - v < width ? V - v : width, e);
+        s->b->gemv(s->logit + v, matrix_floats(&w->lm_head) + v * e, s->y,
+                   V - v < width ? V - v : width, e);
 }
 
 kvt_code probe_rows(probe_state *s, int64_t n, bool logits, kvt_err *err)

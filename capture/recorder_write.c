@@ -84,17 +84,18 @@ static void norms_of(const job *j, int64_t head, int64_t begin)
     int64_t m = j->n_token - begin < 128 ? j->n_token - begin : 128;
     float *product = r->scratch + omp_get_thread_num() * r->stride;
     const float *v = forward_values(j->f, model_layer, head / (g->n_head / g->n_kv_head));
-    r->spec.backend->gemm(GEMM_NT,
-                          &(gemm_args){.c = product,
-                                       .a = v + begin * d,
-                                       .b = r->spec.weights->layer[model_layer].wo + head * d,
-                                       .m = m,
-                                       .n = e,
-                                       .k = d,
-                                       .lda = d,
-                                       .ldb = g->n_head * d,
-                                       .ldc = e,
-                                       .alpha = 1.0f});
+    r->spec.backend->gemm(
+        GEMM_NT,
+        &(gemm_args){.c = product,
+                     .a = v + begin * d,
+                     .b = matrix_floats(&r->spec.weights->layer[model_layer].wo) + head * d,
+                     .m = m,
+                     .n = e,
+                     .k = d,
+                     .lda = d,
+                     .ldb = g->n_head * d,
+                     .ldc = e,
+                     .alpha = 1.0f});
     r->spec.backend->norms(r->l1 + head * j->n_token + begin, r->l2 + head * j->n_token + begin,
                            product, e, m, e);
 }

@@ -21,7 +21,8 @@
 /* A tensor and where its weights go. */
 typedef struct part {
     const gguf_tensor *t;
-    const float **member; /* of the kvt_weights */
+    kvt_matrix *matrix; /* of the kvt_weights, or */
+    const float **vector;
     int64_t n_row, n_col; /* [out in]; a norm is one row */
     int64_t head_dim;     /* > 0: rows are un-permuted, a head at a time */
     int64_t at;           /* in floats, of the block */
@@ -37,9 +38,9 @@ typedef struct weights {
     int64_t n_part;
 } weights;
 
-/* Binds one tensor. n_col 0: a vector of n_row weights. */
-static kvt_code bind(weights *w, const gguf *g, const float **member, tensor_id id,
-                     int64_t layer, int64_t n_row, int64_t n_col, kvt_err *err)
+/* Binds one tensor, a vector of n_row weights where n_col is 0. */
+static kvt_code bind(weights *w, const gguf *g, part to, tensor_id id, int64_t layer,
+                     int64_t n_row, int64_t n_col, kvt_err *err)
 {
     char name[KEY_TEXT];
     const gguf_tensor *t = gguf_find(g, key_tensor(name, id, layer));
@@ -58,7 +59,8 @@ static kvt_code bind(weights *w, const gguf *g, const float **member, tensor_id 
     part *p = &w->part[w->n_part++];
     bool permuted = w->seen.arch->is_permuted && (id == TENSOR_WQ || id == TENSOR_WK);
     *p = (part){.t = t,
-                .member = member,
+                .matrix = to.matrix,
+                .vector = to.vector,
                 .n_row = n_col > 0 ? n_row : 1,
                 .n_col = n_col > 0 ? n_col : n_row,
                 .head_dim = permuted ? w->seen.geometry.head_dim : 0,
@@ -69,21 +71,33 @@ static kvt_code bind(weights *w, const gguf *g, const float **member, tensor_id 
     return KVT_OK;
 }
 
+static kvt_code bind_vector(weights *w, const gguf *g, const float **to, tensor_id id,
+                            int64_t layer, int64_t n, kvt_err *err)
+{
+    return bind(w, g, (part){.vector = to}, id, layer, n, 0, err);
+}
+
+static kvt_code bind_matrix(weights *w, const gguf *g, kvt_matrix *to, tensor_id id,
+                            int64_t layer, int64_t n_row, int64_t n_col, kvt_err *err)
+{
+    return bind(w, g, (part){.matrix = to}, id, layer, n_row, n_col, err);
+}
+
 static kvt_code bind_layer(weights *w, const gguf *g, int64_t l, kvt_err *err)
 {
     const kvt_geometry *o = &w->seen.geometry;
     kvt_weights_layer *y = &w->seen.layer[l];
     int64_t e = o->n_hidden, q = o->n_head * o->head_dim, k = o->n_kv_head * o->head_dim;
     int64_t f = o->n_ff;
-    if (bind(w, g, &y->attn_norm, TENSOR_ATTN_NORM, l, e, 0, err) ||
-        bind(w, g, &y->wq, TENSOR_WQ, l, q, e, err) ||
-        bind(w, g, &y->wk, TENSOR_WK, l, k, e, err) ||
-        bind(w, g, &y->wv, TENSOR_WV, l, k, e, err) ||
-        bind(w, g, &y->wo, TENSOR_WO, l, e, q, err) ||
-        bind(w, g, &y->ffn_norm, TENSOR_FFN_NORM, l, e, 0, err) ||
-        bind(w, g, &y->gate, TENSOR_GATE, l, f, e, err) ||
-        bind(w, g, &y->up, TENSOR_UP, l, f, e, err) ||
-        bind(w, g, &y->down, TENSOR_DOWN, l, e, f, err))
+    if (bind_vector(w, g, &y->attn_norm, TENSOR_ATTN_NORM, l, e, err) ||
+        bind_matrix(w, g, &y->wq, TENSOR_WQ, l, q, e, err) ||
+        bind_matrix(w, g, &y->wk, TENSOR_WK, l, k, e, err) ||
+        bind_matrix(w, g, &y->wv, TENSOR_WV, l, k, e, err) ||
+        bind_matrix(w, g, &y->wo, TENSOR_WO, l, e, q, err) ||
+        bind_vector(w, g, &y->ffn_norm, TENSOR_FFN_NORM, l, e, err) ||
+        bind_matrix(w, g, &y->gate, TENSOR_GATE, l, f, e, err) ||
+        bind_matrix(w, g, &y->up, TENSOR_UP, l, f, e, err) ||
+        bind_matrix(w, g, &y->down, TENSOR_DOWN, l, e, f, err))
         return err->code;
     return KVT_OK;
 }
@@ -119,14 +133,15 @@ static kvt_code bind_all(weights *w, const gguf *g, kvt_err *err)
         return kvt_fail(err, KVT_FORMAT,
                         "tensor 'blk.0.attn_qkv.weight': fused q, k and v are not "
                         "supported");
-    if (bind(w, g, &s->embed, TENSOR_EMBED, 0, o->n_vocab, o->n_hidden, err))
+    if (bind_matrix(w, g, &s->embed, TENSOR_EMBED, 0, o->n_vocab, o->n_hidden, err))
         return err->code;
     for (int64_t l = 0; l < o->n_layer; l++)
         if (bind_layer(w, g, l, err))
             return err->code;
-    if (bind(w, g, &s->out_norm, TENSOR_OUT_NORM, 0, o->n_hidden, 0, err))
+    if (bind_vector(w, g, &s->out_norm, TENSOR_OUT_NORM, 0, o->n_hidden, err))
         return err->code;
-    if (!o->tied && bind(w, g, &s->lm_head, TENSOR_LM_HEAD, 0, o->n_vocab, o->n_hidden, err))
+    if (!o->tied &&
+        bind_matrix(w, g, &s->lm_head, TENSOR_LM_HEAD, 0, o->n_vocab, o->n_hidden, err))
         return err->code;
     return all_used(w, g, err);
 }
@@ -184,17 +199,23 @@ static kvt_code fill(weights *w, const gguf *g, const kvt_ctx *ctx, kvt_err *err
         return kvt_fail_memory(err, w->seen.bytes);
     if (decode_all(w, ctx, err))
         return err->code;
-    for (int64_t i = 0; i < w->n_part; i++)
-        *w->part[i].member = w->block + w->part[i].at;
+    for (int64_t i = 0; i < w->n_part; i++) {
+        const part *p = &w->part[i];
+        if (p->vector)
+            *p->vector = w->block + p->at;
+        else
+            *p->matrix = matrix_of_floats(w->block + p->at, p->n_row, p->n_col);
+    }
     if (w->seen.geometry.tied)
         w->seen.lm_head = w->seen.embed;
     gguf_digest(g, w->seen.digest);
     return KVT_OK;
 }
 
-kvt_code kvt_weights_load(kvt_weights **out, const gguf *g, bool header_only,
+kvt_code kvt_weights_load(kvt_weights **out, const gguf *g, const kvt_weights_options *options,
                           const kvt_ctx *ctx, kvt_err *err)
 {
+    bool header_only = options && options->header_only;
     double start = clock_now();
     weights *w = kvt_alloc(1, sizeof *w);
     *out = NULL;

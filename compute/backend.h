@@ -5,6 +5,7 @@
 #include "compute/attend.h"
 #include "compute/gemm.h"
 #include "compute/layer.h"
+#include "compute/matrix.h"
 #include "compute/reduce.h"
 #include "kvt/backend.h"
 

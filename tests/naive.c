@@ -72,14 +72,14 @@ static void layer(naive *n, const kvt_weights_layer *w, int l, int64_t start)
         norm(y, n->x + (l * T + t) * E, w->attn_norm, E, g->norm_eps);
         for (int64_t h = 0; h < H; h++) {
             int64_t at = ((l * H + h) * T + t) * D;
-            times(n->q0 + at, w->wq + h * D * E, y, D, E);
+            times(n->q0 + at, matrix_floats(&w->wq) + h * D * E, y, D, E);
             turn(n->q + at, n->q0 + at, g, start + t);
         }
         for (int64_t h = 0; h < G; h++) {
             int64_t at = ((l * G + h) * T + t) * D;
-            times(o, w->wk + h * D * E, y, D, E);
+            times(o, matrix_floats(&w->wk) + h * D * E, y, D, E);
             turn(n->k + at, o, g, start + t);
-            times(n->v + at, w->wv + h * D * E, y, D, E);
+            times(n->v + at, matrix_floats(&w->wv) + h * D * E, y, D, E);
         }
     }
     for (int64_t t = 0; t < T; t++) {
@@ -87,15 +87,15 @@ static void layer(naive *n, const kvt_weights_layer *w, int l, int64_t start)
         double *out = n->x + ((l + 1) * T + t) * E;
         for (int64_t h = 0; h < H; h++)
             look(n, o + h * D, l, h, t);
-        times(z, w->wo, o, E, H * D);
+        times(z, matrix_floats(&w->wo), o, E, H * D);
         for (int64_t e = 0; e < E; e++)
             out[e] = x[e] + z[e];
         norm(y, out, w->ffn_norm, E, g->norm_eps);
-        times(gate, w->gate, y, g->n_ff, E);
-        times(up, w->up, y, g->n_ff, E);
+        times(gate, matrix_floats(&w->gate), y, g->n_ff, E);
+        times(up, matrix_floats(&w->up), y, g->n_ff, E);
         for (int64_t f = 0; f < g->n_ff; f++)
             up[f] *= gate[f] / (1 + exp(-gate[f]));
-        times(z, w->down, up, E, g->n_ff);
+        times(z, matrix_floats(&w->down), up, E, g->n_ff);
         for (int64_t e = 0; e < E; e++)
             out[e] += z[e];
     }
@@ -121,14 +121,16 @@ naive *naive_run(const kvt_weights *w, const int32_t *id, int64_t T, int64_t sta
     n->logit = calloc(t * (size_t)g->n_vocab, sizeof(double));
     for (int64_t i = 0; i < T * g->n_hidden; i++)
         n->x[i] = g->embed_scale *
-                  (double)w->embed[id[i / g->n_hidden] * g->n_hidden + i % g->n_hidden];
+                  (double)matrix_floats(
+                      &w->embed)[id[i / g->n_hidden] * g->n_hidden + i % g->n_hidden];
     for (int l = 0; l < g->n_layer; l++)
         layer(n, &w->layer[l], l, start);
     double *y = calloc(E, sizeof *y);
     for (int64_t i = 0; i < T; i++) {
         norm(y, n->x + ((int64_t)L * T + i) * g->n_hidden, w->out_norm, g->n_hidden,
              g->norm_eps);
-        times(n->logit + i * g->n_vocab, w->lm_head, y, g->n_vocab, g->n_hidden);
+        times(n->logit + i * g->n_vocab, matrix_floats(&w->lm_head), y, g->n_vocab,
+              g->n_hidden);
     }
     free(y);
     return n;

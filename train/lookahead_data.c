@@ -121,7 +121,7 @@ static kvt_code from_response(look_run *r, kvt_err *err)
                             t->path, (int)token, (long long)g->n_vocab);
         for (int64_t e = 0; !code && e < g->n_hidden; e++)
             r->param[i * g->n_hidden + e] =
-                w->embed[token * g->n_hidden + e] * (float)g->embed_scale;
+                matrix_floats(&w->embed)[token * g->n_hidden + e] * (float)g->embed_scale;
     }
     kvt_trace_close(file);
     return code;

@@ -94,7 +94,9 @@ static kvt_code get_memory(look_run *r, kvt_err *err)
         r->layer[i] = (look_layer){
             .attn_norm = l->attn_norm,
             .ffn_norm = l->ffn_norm,
-            .w = {l->wq, l->wk, l->wv, l->wo, l->gate, l->up, l->down},
+            .w = {matrix_floats(&l->wq), matrix_floats(&l->wk), matrix_floats(&l->wv),
+                  matrix_floats(&l->wo), matrix_floats(&l->gate), matrix_floats(&l->up),
+                  matrix_floats(&l->down)},
         };
     }
     look_model m = {.geometry = r->geometry, .layer = r->layer};

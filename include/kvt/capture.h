@@ -18,6 +18,8 @@ typedef struct kvt_model kvt_model;
 typedef struct kvt_model_options {
     const char *device; /* NULL: "auto" */
     bool header_only;   /* no weights: for --plan and kvt info */
+    bool f32;           /* matrices are decoded to f32 when loaded; else they stay as filed */
+    const char *pre;    /* pre-tokenizer in place of the file's; NULL: the file's */
 } kvt_model_options;
 
 /* Opens a GGUF file (or a folder, by issue 6). NOTFOUND, FORMAT with the field's or tensor's

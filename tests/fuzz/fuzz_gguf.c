@@ -70,10 +70,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return strlen(err.text) > 0 ? 0 : 1;
     read_keys(g);
     read_tensors(g);
-    if (kvt_weights_load(&w, g, true, &ctx, &err) == KVT_OK) {
+    if (kvt_weights_load(&w, g, &(kvt_weights_options){.header_only = true}, &ctx, &err) ==
+        KVT_OK) {
         int64_t bytes = w->bytes;
         kvt_weights_free(w);
-        if (bytes <= MOST && kvt_weights_load(&w, g, false, &ctx, &err) == KVT_OK) {
+        if (bytes <= MOST && kvt_weights_load(&w, g, NULL, &ctx, &err) == KVT_OK) {
             char digest_text[DIGEST_TEXT];
             if (kvt_weights_digest(w, digest_text, &err))
                 __builtin_trap();

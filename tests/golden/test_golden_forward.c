@@ -217,7 +217,7 @@ static int open_all(void **state)
     copy_ids(layer_id, "layer", LAYERS);
     copy_ids(pos, "pos", POS);
     CHECK_OK(gguf_open(&g, model_path(path, sizeof path), &err), &err);
-    CHECK_OK(kvt_weights_load(&weights, g, false, NULL, &err), &err);
+    CHECK_OK(kvt_weights_load(&weights, g, NULL, NULL, &err), &err);
     gguf_close(g);
     CHECK_OK(kvt_backend_open(&backend, "cpu", NULL, &err), &err);
     return 0;

@@ -72,7 +72,8 @@ static void make_param(void)
     for (int64_t i = 0; i < layout.n_param; i++)
         param[i] = (float)(0.04 * (rng_real(rng) - 0.5));
     for (int64_t i = 0; i < TOKENS; i++)
-        memcpy(param + i * g->n_hidden, w->embed + (1000 + 37 * i) * g->n_hidden,
+        memcpy(param + i * g->n_hidden,
+               matrix_floats(&w->embed) + (1000 + 37 * i) * g->n_hidden,
                (size_t)g->n_hidden * sizeof *param);
 }
 
@@ -85,7 +86,10 @@ static int setup(void **state)
         const kvt_weights_layer *l = &w->layer[i];
         layer[i] = (look_layer){.attn_norm = l->attn_norm,
                                 .ffn_norm = l->ffn_norm,
-                                .w = {l->wq, l->wk, l->wv, l->wo, l->gate, l->up, l->down}};
+                                .w = {matrix_floats(&l->wq), matrix_floats(&l->wk),
+                                      matrix_floats(&l->wv), matrix_floats(&l->wo),
+                                      matrix_floats(&l->gate), matrix_floats(&l->up),
+                                      matrix_floats(&l->down)}};
     }
     snprintf(path, sizeof path, "%s", folder_path("t.h5"));
     capture();

@@ -219,7 +219,7 @@ static void check_norms(const both *b, int l, int m)
     int64_t E = b->g->n_hidden;
     kvt_view l1 = take(b, KVT_DS_WO_L1, l), l2 = take(b, KVT_DS_WO_L2, l);
     kvt_view norm = take(b, KVT_DS_HIDDEN_NORM, l);
-    const float *wo = model->weights->layer[m].wo;
+    const float *wo = matrix_floats(&model->weights->layer[m].wo);
     for (int64_t t = 0; t < T; t++) {
         for (int64_t h = 0; h < H; h++) {
             const double *v = b->n->v + ((m * G + h / (H / G)) * T + t) * D;

@@ -29,7 +29,7 @@ static void model_init(model *t, const gguf_make_options *o)
     buf_init(&t->bytes, LIMIT);
     gguf_make_bytes(&t->m, &t->bytes);
     CHECK_OK(gguf_read(&t->g, (const uint8_t *)t->bytes.data, t->bytes.n, &err), &err);
-    CHECK_OK(kvt_weights_load(&t->w, t->g, false, NULL, &err), &err);
+    CHECK_OK(kvt_weights_load(&t->w, t->g, NULL, NULL, &err), &err);
     CHECK_OK(kvt_backend_open(&t->b, "cpu", NULL, &err), &err);
 }
 
@@ -363,7 +363,7 @@ static void query_heads_have_their_kv_head(void **state)
         open_shape(&t, &s);
         const kvt_geometry *g = &t.w->geometry;
         int32_t *id = ids_new(14, g->n_vocab, 11);
-        float *wk = (float *)(uintptr_t)t.w->layer[0].wk;
+        float *wk = (float *)(uintptr_t)t.w->layer[0].wk.data;
         memset(wk + 1 * 4 * 32, 0, 4 * 32 * sizeof *wk);
         seen *a = seen_new(g, 14);
         forward_free(run(a, &t, id, 12, 2, STEPS, 2, 0, 0));

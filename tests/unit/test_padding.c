@@ -46,7 +46,7 @@ static void a_row_without_token_is_never_chosen(void **state)
     (void)state;
     tiny_model(&m, &bytes);
     CHECK_OK(gguf_read(&g, (const uint8_t *)bytes.data, bytes.n, &err), &err);
-    CHECK_OK(kvt_weights_load(&w, g, false, &ctx, &err), &err);
+    CHECK_OK(kvt_weights_load(&w, g, NULL, &ctx, &err), &err);
     CHECK_OK(tokenizer_open(&t, g, NULL, &err), &err);
     assert_int_equal(w->geometry.n_vocab, ROWS);
     assert_int_equal(tokenizer_count(t), TOKENS);

@@ -68,7 +68,7 @@ static int start(void **state)
     buf_init(&f->bytes, LIMIT);
     gguf_make_bytes(&f->m, &f->bytes);
     CHECK_OK(gguf_read(&f->g, (const uint8_t *)f->bytes.data, f->bytes.n, &err), &err);
-    CHECK_OK(kvt_weights_load(&f->w, f->g, false, NULL, &err), &err);
+    CHECK_OK(kvt_weights_load(&f->w, f->g, NULL, NULL, &err), &err);
     CHECK_OK(kvt_backend_open(&f->b, "cpu", NULL, &err), &err);
     f->w->geometry.window[1] = 40; /* one sliding layer */
     for (int i = 0; i < N + P; i++) {
@@ -331,9 +331,10 @@ static void test_dead_maps(void **state)
 }
 
 /* w + (alpha / r) B A */
-static const float *merged(const float *w, const adapter *a, int l, adapter_map_id map)
+static kvt_matrix merged(const kvt_matrix *matrix, const adapter *a, int l, adapter_map_id map)
 {
     int64_t in, out;
+    const float *w = matrix_floats(matrix);
     adapter_map_shape(&f->w->geometry, map, &in, &out);
     float *m = malloc((size_t)(in * out) * sizeof *m);
     for (int64_t o = 0; o < out; o++)
@@ -345,7 +346,7 @@ static const float *merged(const float *w, const adapter *a, int l, adapter_map_
                        (double)a->layer[l][map].a[r * in + i];
             m[o * in + i] = (float)sum;
         }
-    return m;
+    return matrix_of_floats(m, out, in);
 }
 
 /* A LoRA is the merged weights on the rows, and the stored prompt stays what it is. */
@@ -359,13 +360,13 @@ static void test_merged_lora(void **state)
     for (int l = 0; l < n; l++) {
         const kvt_weights_layer *x = &f->w->layer[l];
         w.layer[l] = (kvt_weights_layer){.attn_norm = x->attn_norm, .ffn_norm = x->ffn_norm};
-        w.layer[l].wq = merged(x->wq, &a, l, ADAPTER_Q);
-        w.layer[l].wk = merged(x->wk, &a, l, ADAPTER_K);
-        w.layer[l].wv = merged(x->wv, &a, l, ADAPTER_V);
-        w.layer[l].wo = merged(x->wo, &a, l, ADAPTER_O);
-        w.layer[l].gate = merged(x->gate, &a, l, ADAPTER_GATE);
-        w.layer[l].up = merged(x->up, &a, l, ADAPTER_UP);
-        w.layer[l].down = merged(x->down, &a, l, ADAPTER_DOWN);
+        w.layer[l].wq = merged(&x->wq, &a, l, ADAPTER_Q);
+        w.layer[l].wk = merged(&x->wk, &a, l, ADAPTER_K);
+        w.layer[l].wv = merged(&x->wv, &a, l, ADAPTER_V);
+        w.layer[l].wo = merged(&x->wo, &a, l, ADAPTER_O);
+        w.layer[l].gate = merged(&x->gate, &a, l, ADAPTER_GATE);
+        w.layer[l].up = merged(&x->up, &a, l, ADAPTER_UP);
+        w.layer[l].down = merged(&x->down, &a, l, ADAPTER_DOWN);
     }
     probe_pass p = pass_of(P);
     probe_out base = run(&p, false);
@@ -384,7 +385,10 @@ static void test_merged_lora(void **state)
     probe_out_free(&want);
     for (int l = 0; l < n; l++) {
         const kvt_weights_layer *x = &w.layer[l];
-        const float *own[] = {x->wq, x->wk, x->wv, x->wo, x->gate, x->up, x->down};
+        const float *own[] = {matrix_floats(&x->wq),   matrix_floats(&x->wk),
+                              matrix_floats(&x->wv),   matrix_floats(&x->wo),
+                              matrix_floats(&x->gate), matrix_floats(&x->up),
+                              matrix_floats(&x->down)};
         for (int i = 0; i < CHECK_COUNT(own); i++)
             free((void *)(uintptr_t)own[i]);
     }
@@ -524,7 +528,8 @@ static void test_embeddings(void **state)
     int64_t E = f->w->geometry.n_hidden;
     float *x = malloc((size_t)(P * E) * sizeof *x);
     for (int r = 0; r < P; r++)
-        memcpy(x + r * E, f->w->embed + f->id[N + r] * E, (size_t)E * sizeof *x);
+        memcpy(x + r * E, matrix_floats(&f->w->embed) + f->id[N + r] * E,
+               (size_t)E * sizeof *x);
     probe_pass p = pass_of(P);
     probe_out ids = run(&p, false);
     p.id = NULL;

@@ -103,16 +103,22 @@ static void weights_are_those_of_the_file(void **state)
     o.type = r->type;
     o.tied = r->tied;
     model_init(&t, &o, NULL);
-    CHECK_OK(kvt_weights_load(&w, t.g, false, NULL, &err), &err);
-    CHECK_OK(kvt_weights_load(&plan, t.g, true, NULL, &err), &err);
+    CHECK_OK(kvt_weights_load(&w, t.g, NULL, NULL, &err), &err);
+    CHECK_OK(
+        kvt_weights_load(&plan, t.g, &(kvt_weights_options){.header_only = true}, NULL, &err),
+        &err);
     for (int l = 0; l < o.n_layer; l++) {
         const kvt_weights_layer *y = &w->layer[l];
         const struct {
             const char *name;
             const float *got;
-        } plain[] = {{"attn_norm", y->attn_norm}, {"attn_v", y->wv},     {"attn_output", y->wo},
-                     {"ffn_norm", y->ffn_norm},   {"ffn_gate", y->gate}, {"ffn_up", y->up},
-                     {"ffn_down", y->down}};
+        } plain[] = {{"attn_norm", y->attn_norm},
+                     {"attn_v", matrix_floats(&y->wv)},
+                     {"attn_output", matrix_floats(&y->wo)},
+                     {"ffn_norm", y->ffn_norm},
+                     {"ffn_gate", matrix_floats(&y->gate)},
+                     {"ffn_up", matrix_floats(&y->up)},
+                     {"ffn_down", matrix_floats(&y->down)}};
         char name[64];
         for (int i = 0; i < CHECK_COUNT(plain); i++) {
             snprintf(name, sizeof name, "blk.%d.%s.weight", l, plain[i].name);
@@ -120,16 +126,16 @@ static void weights_are_those_of_the_file(void **state)
             assert_int_equal((uintptr_t)plain[i].got % 64, 0);
         }
         snprintf(name, sizeof name, "blk.%d.attn_q.weight", l);
-        same_halves(t.g, name, y->wq, o.head_dim);
+        same_halves(t.g, name, matrix_floats(&y->wq), o.head_dim);
         snprintf(name, sizeof name, "blk.%d.attn_k.weight", l);
-        same_halves(t.g, name, y->wk, o.head_dim);
+        same_halves(t.g, name, matrix_floats(&y->wk), o.head_dim);
     }
-    same_rows(t.g, "token_embd.weight", w->embed);
+    same_rows(t.g, "token_embd.weight", matrix_floats(&w->embed));
     same_rows(t.g, "output_norm.weight", w->out_norm);
     if (r->tied)
-        assert_ptr_equal(w->lm_head, w->embed);
+        assert_ptr_equal(matrix_floats(&w->lm_head), matrix_floats(&w->embed));
     else
-        same_rows(t.g, "output.weight", w->lm_head);
+        same_rows(t.g, "output.weight", matrix_floats(&w->lm_head));
     /* E V (twice untied) + E + L (2 E + 2 E HD + 2 E GD + 3 E F) */
     int64_t e = o.n_hidden, q = o.n_head * o.head_dim, k = o.n_kv_head * o.head_dim;
     int64_t n = e * o.n_vocab * (r->tied ? 1 : 2) + e +
@@ -137,7 +143,7 @@ static void weights_are_those_of_the_file(void **state)
     assert_int_equal(w->n_weight, n);
     assert_true(w->bytes >= 4 * n && w->bytes < 4 * n + 64 * 64);
     assert_true(plan->bytes == w->bytes && plan->n_weight == n && plan->layer == NULL);
-    assert_true(plan->embed == NULL && plan->file_bytes == w->file_bytes);
+    assert_true(plan->embed.data == NULL && plan->file_bytes == w->file_bytes);
     assert_string_equal(plan->types, w->types);
     assert_string_equal(plan->digest, "");
     char seen[DIGEST_TEXT];
@@ -164,7 +170,7 @@ static void threads_change_nothing(void **state)
     for (int i = 0; i < 3; i++) {
         kvt_ctx ctx = {.n_thread = threads[i]};
         kvt_weights *w;
-        CHECK_OK(kvt_weights_load(&w, t.g, false, &ctx, &err), &err);
+        CHECK_OK(kvt_weights_load(&w, t.g, NULL, &ctx, &err), &err);
         CHECK_OK(kvt_weights_digest(w, seen[i], &err), &err);
         kvt_weights_free(w);
     }
@@ -244,8 +250,10 @@ static void defect_is_named(void **state)
     o.drop = d->drop;
     model_init(&t, &o, d->more);
     for (int header_only = 0; header_only < 2; header_only++) {
-        CHECK_FAILS(kvt_weights_load(&w, t.g, header_only, NULL, &err), KVT_FORMAT, d->says,
-                    &err);
+        CHECK_FAILS(kvt_weights_load(&w, t.g,
+                                     &(kvt_weights_options){.header_only = header_only}, NULL,
+                                     &err),
+                    KVT_FORMAT, d->says, &err);
         assert_null(w);
         assert_null(strstr(err.text, "truncated"));
     }
@@ -269,7 +277,7 @@ static void loading_can_be_stopped(void **state)
     kvt_ctx ctx = {.progress = refuse_to_go_on, .user = &done};
     (void)state;
     model_init(&t, &o, NULL);
-    CHECK_FAILS(kvt_weights_load(&w, t.g, false, &ctx, &err), KVT_STOPPED, NULL, &err);
+    CHECK_FAILS(kvt_weights_load(&w, t.g, NULL, &ctx, &err), KVT_STOPPED, NULL, &err);
     assert_true(w == NULL && done == 4);
     model_fini(&t);
 }
@@ -286,7 +294,7 @@ static void no_memory_is_an_error(void **state)
     model_init(&t, &o, NULL);
     while (code == KVT_NOMEM && n++ < 100) {
         kvt_alloc_fail_at(n, false);
-        code = kvt_weights_load(&w, t.g, false, NULL, &err);
+        code = kvt_weights_load(&w, t.g, NULL, NULL, &err);
     }
     kvt_alloc_fail_at(0, false);
     CHECK_OK(code, &err);

@@ -5,11 +5,7 @@
 
 double kvt_rope_freq(double *freq, const kvt_geometry *g, int model_layer)
 {
-    bool local = g->window[model_layer] > 0 && g->rope_theta_local > 0;
-    for (int64_t i = 0; i < g->head_dim / 2; i++)
-        freq[i] = local ? pow(g->rope_theta_local, -2.0 * (double)i / (double)g->head_dim)
-                        : g->rope_freq[i];
-    return local || g->rope_attn_factor <= 0 ? 1 : g->rope_attn_factor;
+    return kvt_geometry_rope(freq, g, model_layer);
 }
 
 static void turn(float *out, const float *in, const double *freq, int64_t n_dim, int64_t delta,

@@ -85,6 +85,44 @@ void cpu_silu_mul(float *gate, const float *up, int64_t n)
     silu_base(gate, up, n);
 }
 
+/* 1 + tanh(u) = 2 / (1 + exp(-2u)): the gate of silu with another exponent. */
+#define GELU_A -1.59576912160573071f   /* -2 sqrt(2 / pi) */
+#define GELU_B -0.0713548162726002527f /* times 0.044715 */
+
+static void gelu_base(float *gate, const float *up, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float z = gate[i];
+        gate[i] = z / (1.0f + exp1(z * (GELU_A + GELU_B * (z * z)))) * up[i];
+    }
+}
+
+#if SIMD_X86
+SIMD_AVX2 static void gelu_avx2(float *gate, const float *up, int64_t n)
+{
+    __m256 one = _mm256_set1_ps(1.0f), a = _mm256_set1_ps(GELU_A), b = _mm256_set1_ps(GELU_B);
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        __m256 z = _mm256_loadu_ps(gate + i);
+        __m256 e = exp8(_mm256_mul_ps(z, _mm256_fmadd_ps(b, _mm256_mul_ps(z, z), a)));
+        z = _mm256_div_ps(z, _mm256_add_ps(one, e));
+        _mm256_storeu_ps(gate + i, _mm256_mul_ps(z, _mm256_loadu_ps(up + i)));
+    }
+    gelu_base(gate + i, up + i, n - i);
+}
+#endif
+
+void cpu_gelu_mul(float *gate, const float *up, int64_t n)
+{
+#if SIMD_X86
+    if (simd_avx2()) {
+        gelu_avx2(gate, up, n);
+        return;
+    }
+#endif
+    gelu_base(gate, up, n);
+}
+
 void cpu_add(float *x, const float *y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)

@@ -3,6 +3,8 @@
 #ifndef KVT_GEOMETRY_H
 #define KVT_GEOMETRY_H
 
+#include <math.h>
+
 #include "kvt/err.h"
 
 enum { KVT_LAYERS_MAX = 256, KVT_HEAD_DIM_MAX = 512 };
@@ -59,6 +61,24 @@ static inline int64_t kvt_geometry_first(const kvt_geometry *g, int layer, int64
 {
     int64_t w = g->window[layer];
     return w == 0 || q < w ? 0 : q - w + 1;
+}
+
+/* Whether a layer turns its keys by the local base: one with a sliding window, where the model
+ * has a base for those. */
+static inline bool kvt_geometry_is_local(const kvt_geometry *g, int layer)
+{
+    return g->window[layer] > 0 && g->rope_theta_local > 0;
+}
+
+/* Rotary frequencies of a layer, radians a position of each pair, to freq [head_dim / 2];
+ * returns the factor of its cosines and sines. The local base knows no scaling. */
+static inline double kvt_geometry_rope(double *freq, const kvt_geometry *g, int layer)
+{
+    bool local = kvt_geometry_is_local(g, layer);
+    for (int64_t i = 0; i < g->head_dim / 2; i++)
+        freq[i] = local ? pow(g->rope_theta_local, -2.0 * (double)i / (double)g->head_dim)
+                        : g->rope_freq[i];
+    return local || g->rope_attn_factor <= 0 ? 1 : g->rope_attn_factor;
 }
 
 #endif

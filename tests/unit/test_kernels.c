@@ -250,8 +250,40 @@ static void layer(void)
             double z = (double)out[e], want = z / (1 + exp(-z)) * (double)up[e];
             near("silu", (double)gate[e], want, 1e-6 * fabs(want) + 1e-37);
         }
+        memcpy(gate, out, (size_t)n * sizeof *out);
+        cpu_gelu_mul(gate, up, n);
+        for (int64_t e = 0; e < n; e++) {
+            double z = (double)out[e], u = sqrt(2 / acos(-1)) * (z + 0.044715 * z * z * z);
+            double want = 0.5 * z * (1 + tanh(u)) * (double)up[e];
+            near("gelu", (double)gate[e], want, 1e-6 * fabs(z * (double)up[e]) + 1e-37);
+        }
         free(x), free(g), free(out), free(gate), free(up);
     }
+}
+
+/* What lies so far out that its cube or its exponential is infinite, and what is no number. */
+static void gates_have_their_limits(void)
+{
+    const float in[8] = {3e38f, -3e38f, 1e15f, -1e15f, 0, NAN, 60, -60};
+    for (int gelu = 0; gelu < 2; gelu++) {
+        float gate[8], up[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+        memcpy(gate, in, sizeof gate);
+        if (gelu)
+            cpu_gelu_mul(gate, up, 8);
+        else
+            cpu_silu_mul(gate, up, 8);
+        for (int i = 0; i < 8; i++)
+            if (isnan(in[i]))
+                assert_true(isnan(gate[i]));
+            else
+                near("far gate", (double)gate[i], in[i] > 0 ? (double)in[i] : 0, 1e-20);
+    }
+}
+
+static void gates_are_right_far_out(void **state)
+{
+    (void)state;
+    both(gates_have_their_limits);
 }
 
 static void layer_follows_the_formula(void **state)
@@ -470,6 +502,7 @@ int main(void)
         cmocka_unit_test(products_follow_the_formula),
         cmocka_unit_test(products_keep_all_bits),
         cmocka_unit_test(blas_has_one_thread),
+        cmocka_unit_test(gates_are_right_far_out),
         cmocka_unit_test(layer_follows_the_formula),
         cmocka_unit_test(rope_turns_pairs),
         cmocka_unit_test(softmax_follows_the_formula),

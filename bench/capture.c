@@ -21,7 +21,7 @@
 #include "capture/capture_priv.h"
 #include "compute/backend.h"
 #include "kvt/arena.h"
-#include "tests/gguf_make.h"
+#include "tests/model_make.h"
 
 enum { RUNS_MAX = 64, TILE = FORWARD_TILE };
 
@@ -304,9 +304,9 @@ static void bench(const char *model, int64_t n, int64_t n_new, int runs, int n_t
 static void smoke(void)
 {
     char model[64];
-    gguf_make_options tiny = gguf_make_defaults();
+    model_make_options tiny = model_make_defaults();
     snprintf(model, sizeof model, "bench-capture-%ld.gguf", (long)getpid());
-    if (!gguf_make_llama(model, &tiny))
+    if (!model_make_gguf(model, &tiny))
         die("no model written");
     bench(model, 200, 4, 1, 2);
     unlink(model);

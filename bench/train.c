@@ -18,7 +18,7 @@
 #include "base/rng.h"
 #include "capture/model.h"
 #include "kvt/arena.h"
-#include "tests/gguf_make.h"
+#include "tests/model_make.h"
 #include "train/lookahead.h"
 
 enum {
@@ -275,9 +275,9 @@ static void run(const char *path, bool once, int64_t n_prompt, int batch, int ru
 static void smoke(void)
 {
     char model[64];
-    gguf_make_options tiny = gguf_make_defaults();
+    model_make_options tiny = model_make_defaults();
     snprintf(model, sizeof model, "bench-train-%ld.gguf", (long)getpid());
-    if (!gguf_make_llama(model, &tiny))
+    if (!model_make_gguf(model, &tiny))
         die("no model written");
     run(model, true, 50, 2, 1, 2);
 }

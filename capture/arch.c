@@ -15,7 +15,7 @@
 #include "compute/quant.h"
 
 static const arch archs[] = {
-    {.name = "llama", .is_supported = true, .is_permuted = true},
+    {.name = "llama", .is_permuted = true},
     {.name = "qwen2", .qkv_bias = true},
     {.name = "qwen3", .qk_norm = true},
     {.name = "gemma3",
@@ -46,14 +46,13 @@ kvt_code arch_of(const arch **out, const gguf *g, kvt_err *err)
                    ? kvt_fail(err, KVT_FORMAT, "key 'general.architecture' is missing")
                    : err->code;
     *out = arch_find(name.s, name.n);
-    if (*out && (*out)->is_supported)
+    if (*out)
         return KVT_OK;
-    for (int i = 0; i < N_ARCH; i++)
-        if (archs[i].is_supported) {
-            size_t used = strlen(supported);
-            snprintf(supported + used, sizeof supported - used, "%s%s", used ? ", " : "",
-                     archs[i].name);
-        }
+    for (int i = 0; i < N_ARCH; i++) {
+        size_t used = strlen(supported);
+        snprintf(supported + used, sizeof supported - used, "%s%s", used ? ", " : "",
+                 archs[i].name);
+    }
     text_safe_cut(shown, sizeof shown, (const uint8_t *)name.s, name.n, 40, true);
     return kvt_fail(err, KVT_FORMAT, "architecture %s is not supported; supported: %s", shown,
                     supported);

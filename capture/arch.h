@@ -16,7 +16,6 @@
 /* The rows of the table in arch.c. */
 typedef struct arch {
     const char *name;   /* as general.architecture and as /model says it */
-    bool is_supported;  /* false: known, and refused by name */
     bool qkv_bias;      /* q, k and v have a bias */
     bool qk_norm;       /* RMS norm of q and k, a head at a time, before the rotation */
     bool is_permuted;   /* rows of q and k lie as rotary pairs (2i, 2i + 1) in a GGUF */
@@ -27,11 +26,11 @@ typedef struct arch {
     double theta_local; /* rotary base of layers with a window; 0: the common one */
 } arch;
 
-/* NULL: not in the table at all. */
+/* NULL: not in the table: not supported. */
 const arch *arch_find(const char *name, size_t n_byte);
 
 /* The architecture that general.architecture names. FORMAT:
- * "architecture qwen3moe is not supported; supported: llama". */
+ * "architecture qwen3moe is not supported; supported: llama, qwen2, qwen3, gemma3". */
 KVT_CHECKED kvt_code arch_of(const arch **out, const gguf *g, kvt_err *err);
 
 /* gguf_open() that refuses another architecture before it looks at a tensor, so that a file

@@ -41,10 +41,14 @@ const char *key_name_hf(key_id id)
     return keys[id].hf;
 }
 
-const char *key_tensor_hf(char out[KEY_TEXT], tensor_id id, int64_t layer)
+const char *key_tensor_hf(char out[KEY_TEXT], const arch *a, tensor_id id, int64_t layer)
 {
+    /* The norm in front of the feed-forward layer stands behind attention where that has none
+     * of its own, and was named so; gemma3 has both. */
+    const char *hf = id == TENSOR_FFN_NORM && a->post_norm ? "pre_feedforward_layernorm.weight"
+                                                           : tensors[id].hf;
     if (tensors[id].layered)
-        snprintf(out, KEY_TEXT, "model.layers.%" PRId64 ".%s", layer, tensors[id].hf);
+        snprintf(out, KEY_TEXT, "model.layers.%" PRId64 ".%s", layer, hf);
     else
         snprintf(out, KEY_TEXT, "%s", tensors[id].hf);
     return out;

@@ -33,21 +33,29 @@
     X(SOFTCAP_FINAL, "final_logit_softcapping",              "final_logit_softcapping")
 
 /* X(id, in a layer, GGUF name, Hugging Face name): in a layer behind "blk.N." and
- * "model.layers.N.". The order is that of the canonical weights. */
+ * "model.layers.N.". The order is that of the canonical weights. FFN_NORM is another tensor of
+ * Hugging Face where there are norms behind attention as well (gemma3): key_tensor_hf(). */
 #define TENSORS(X)                                                                             \
-    X(EMBED,      false, "token_embd.weight",   "model.embed_tokens.weight")                   \
-    X(ATTN_NORM,  true,  "attn_norm.weight",    "input_layernorm.weight")                      \
-    X(WQ,         true,  "attn_q.weight",       "self_attn.q_proj.weight")                     \
-    X(WK,         true,  "attn_k.weight",       "self_attn.k_proj.weight")                     \
-    X(WV,         true,  "attn_v.weight",       "self_attn.v_proj.weight")                     \
-    X(WO,         true,  "attn_output.weight",  "self_attn.o_proj.weight")                     \
-    X(FFN_NORM,   true,  "ffn_norm.weight",     "post_attention_layernorm.weight")             \
-    X(GATE,       true,  "ffn_gate.weight",     "mlp.gate_proj.weight")                        \
-    X(UP,         true,  "ffn_up.weight",       "mlp.up_proj.weight")                          \
-    X(DOWN,       true,  "ffn_down.weight",     "mlp.down_proj.weight")                        \
-    X(OUT_NORM,   false, "output_norm.weight",  "model.norm.weight")                           \
-    X(LM_HEAD,    false, "output.weight",       "lm_head.weight")                              \
-    X(ROPE_FREQS, false, "rope_freqs.weight",   "")
+    X(EMBED,      false, "token_embd.weight",          "model.embed_tokens.weight")            \
+    X(ATTN_NORM,  true,  "attn_norm.weight",           "input_layernorm.weight")               \
+    X(WQ,         true,  "attn_q.weight",              "self_attn.q_proj.weight")              \
+    X(BQ,         true,  "attn_q.bias",                "self_attn.q_proj.bias")                \
+    X(WK,         true,  "attn_k.weight",              "self_attn.k_proj.weight")              \
+    X(BK,         true,  "attn_k.bias",                "self_attn.k_proj.bias")                \
+    X(WV,         true,  "attn_v.weight",              "self_attn.v_proj.weight")              \
+    X(BV,         true,  "attn_v.bias",                "self_attn.v_proj.bias")                \
+    X(Q_NORM,     true,  "attn_q_norm.weight",         "self_attn.q_norm.weight")              \
+    X(K_NORM,     true,  "attn_k_norm.weight",         "self_attn.k_norm.weight")              \
+    X(WO,         true,  "attn_output.weight",         "self_attn.o_proj.weight")              \
+    X(ATTN_POST,  true,  "post_attention_norm.weight", "post_attention_layernorm.weight")      \
+    X(FFN_NORM,   true,  "ffn_norm.weight",            "post_attention_layernorm.weight")      \
+    X(GATE,       true,  "ffn_gate.weight",            "mlp.gate_proj.weight")                 \
+    X(UP,         true,  "ffn_up.weight",              "mlp.up_proj.weight")                   \
+    X(DOWN,       true,  "ffn_down.weight",            "mlp.down_proj.weight")                 \
+    X(FFN_POST,   true,  "post_ffw_norm.weight",       "post_feedforward_layernorm.weight")    \
+    X(OUT_NORM,   false, "output_norm.weight",         "model.norm.weight")                    \
+    X(LM_HEAD,    false, "output.weight",              "lm_head.weight")                       \
+    X(ROPE_FREQS, false, "rope_freqs.weight",          "")
 /* clang-format on */
 
 typedef enum key_id {
@@ -72,5 +80,5 @@ const char *key_tensor(char out[KEY_TEXT], tensor_id id, int64_t layer);
 /* The same two in a Hugging Face folder: "num_hidden_layers",
  * "model.layers.3.self_attn.q_proj.weight". */
 const char *key_name_hf(key_id id);
-const char *key_tensor_hf(char out[KEY_TEXT], tensor_id id, int64_t layer);
+const char *key_tensor_hf(char out[KEY_TEXT], const arch *a, tensor_id id, int64_t layer);
 #endif

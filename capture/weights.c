@@ -89,15 +89,24 @@ static kvt_code bind_layer(weights *w, const gguf *g, int64_t l, kvt_err *err)
     kvt_weights_layer *y = &w->seen.layer[l];
     int64_t e = o->n_hidden, q = o->n_head * o->head_dim, k = o->n_kv_head * o->head_dim;
     int64_t f = o->n_ff;
+    const arch *a = w->seen.arch;
+    int64_t d = o->head_dim;
     if (bind_vector(w, g, &y->attn_norm, TENSOR_ATTN_NORM, l, e, err) ||
         bind_matrix(w, g, &y->wq, TENSOR_WQ, l, q, e, err) ||
+        (a->qkv_bias && bind_vector(w, g, &y->bq, TENSOR_BQ, l, q, err)) ||
         bind_matrix(w, g, &y->wk, TENSOR_WK, l, k, e, err) ||
+        (a->qkv_bias && bind_vector(w, g, &y->bk, TENSOR_BK, l, k, err)) ||
         bind_matrix(w, g, &y->wv, TENSOR_WV, l, k, e, err) ||
+        (a->qkv_bias && bind_vector(w, g, &y->bv, TENSOR_BV, l, k, err)) ||
+        (a->qk_norm && bind_vector(w, g, &y->q_norm, TENSOR_Q_NORM, l, d, err)) ||
+        (a->qk_norm && bind_vector(w, g, &y->k_norm, TENSOR_K_NORM, l, d, err)) ||
         bind_matrix(w, g, &y->wo, TENSOR_WO, l, e, q, err) ||
+        (a->post_norm && bind_vector(w, g, &y->post_attn_norm, TENSOR_ATTN_POST, l, e, err)) ||
         bind_vector(w, g, &y->ffn_norm, TENSOR_FFN_NORM, l, e, err) ||
         bind_matrix(w, g, &y->gate, TENSOR_GATE, l, f, e, err) ||
         bind_matrix(w, g, &y->up, TENSOR_UP, l, f, e, err) ||
-        bind_matrix(w, g, &y->down, TENSOR_DOWN, l, e, f, err))
+        bind_matrix(w, g, &y->down, TENSOR_DOWN, l, e, f, err) ||
+        (a->post_norm && bind_vector(w, g, &y->post_ffn_norm, TENSOR_FFN_POST, l, e, err)))
         return err->code;
     return KVT_OK;
 }

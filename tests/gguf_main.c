@@ -1,21 +1,22 @@
-/* gguf_main.c - a tiny random llama model from the command line, for tests that are scripts:
+/* gguf_main.c - a tiny random model from the command line, for tests that are scripts:
  *
  *   make_gguf OUT.gguf [layers=2 heads=4 kv_heads=2 dim=12 hidden=48 ff=96 context=4096
  *                       vocab=320 pad_rows=0 type=0 seed=1 spread=0.08 arch=llama drop=TENSOR
- *                       vocabulary=1 template=1]
+ *                       embed_type=0 window=0 vocabulary=1 template=1]
  *
- * The names are those of gguf_make_options. A type that gguf_make cannot write (31, a removed
- * one) gives tensors of that type without data. */
-#include "tests/gguf_make.h"
+ * The names are those of model_make_options; arch=NAME first gives what model_make_of() gives.
+ * A type that gguf_make cannot write (31, a removed one) gives tensors of that type without
+ * data. */
+#include "tests/model_make.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool set_text(gguf_make_options *o, const char *name, const char *text)
+static bool set_text(model_make_options *o, const char *name, const char *text)
 {
     if (!strcmp(name, "arch"))
-        o->arch = text;
+        *o = model_make_of(text);
     else if (!strcmp(name, "drop"))
         o->drop = text;
     else
@@ -23,7 +24,7 @@ static bool set_text(gguf_make_options *o, const char *name, const char *text)
     return true;
 }
 
-static bool set(gguf_make_options *o, const char *name, const char *text)
+static bool set(model_make_options *o, const char *name, const char *text)
 {
     char *end;
     double x = strtod(text, &end);
@@ -31,10 +32,10 @@ static bool set(gguf_make_options *o, const char *name, const char *text)
         const char *name;
         int *value;
     } field[] = {
-        {"layers", &o->n_layer},    {"heads", &o->n_head},    {"kv_heads", &o->n_kv_head},
-        {"dim", &o->head_dim},      {"hidden", &o->n_hidden}, {"ff", &o->n_ff},
-        {"context", &o->n_context}, {"vocab", &o->n_vocab},   {"type", &o->type},
-        {"pad_rows", &o->pad_rows},
+        {"layers", &o->n_layer},    {"heads", &o->n_head},          {"kv_heads", &o->n_kv_head},
+        {"dim", &o->head_dim},      {"hidden", &o->n_hidden},       {"ff", &o->n_ff},
+        {"context", &o->n_context}, {"vocab", &o->n_vocab},         {"type", &o->type},
+        {"pad_rows", &o->pad_rows}, {"embed_type", &o->embed_type}, {"window", &o->window},
     };
     if (end == text || *end)
         return set_text(o, name, text);
@@ -58,7 +59,7 @@ static bool set(gguf_make_options *o, const char *name, const char *text)
 
 int main(int argc, char **argv)
 {
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     if (argc < 2)
         return fputs("usage: make_gguf OUT.gguf [NAME=VALUE ...]\n", stderr), 2;
     for (int i = 2; i < argc; i++) {
@@ -69,5 +70,5 @@ int main(int argc, char **argv)
         if (!name[0] || !set(&o, name, is + 1))
             return fprintf(stderr, "make_gguf: cannot use '%s'\n", argv[i]), 2;
     }
-    return gguf_make_llama(argv[1], &o) ? 0 : 1;
+    return model_make_gguf(argv[1], &o) ? 0 : 1;
 }

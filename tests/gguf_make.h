@@ -1,12 +1,8 @@
-/* gguf_make.h - writes GGUF files for tests: any well-formed file, files with defects, and
- * whole tiny llama models with random weights and a byte-level vocabulary.
+/* gguf_make.h - writes GGUF files for tests: any well-formed file, and files with defects.
+ * Whole models: tests/model_make.h.
  *
- *   gguf_make_options o = gguf_make_defaults();    hidden 48, 2 layers, 4/2 heads of 12
- *   o.n_layer = 3;
- *   assert(gguf_make_llama("tiny.gguf", &o));
- *
- * Link tests/gguf_make.c, tests/gguf_llama.c and the module base. Errors of writing are
- * failures of the test: these functions return false and print the reason to stderr. */
+ * Link tests/gguf_make.c and the module base. Errors of writing are failures of the test: these
+ * functions return false and print the reason to stderr. */
 #ifndef TESTS_GGUF_MAKE_H
 #define TESTS_GGUF_MAKE_H
 
@@ -46,33 +42,5 @@ void gguf_make_info(gguf_make *m, const void *name, size_t n_name, uint32_t n_di
 /* The whole file. */
 void gguf_make_bytes(const gguf_make *m, buf *out);
 bool gguf_make_write(const gguf_make *m, const char *path);
-
-/* A tiny llama model. */
-typedef struct gguf_make_options {
-    int n_layer, n_head, n_kv_head, head_dim, n_hidden, n_ff, n_context;
-    int n_vocab;      /* tokens: 3 special, 256 bytes, merges, then reserved control tokens */
-    int pad_rows;     /* rows of the embedding beyond n_vocab (C037) */
-    bool tied;        /* no output matrix of its own */
-    bool no_vocab;    /* leave the tokenizer's keys out */
-    bool no_template; /* leave tokenizer.chat_template out */
-    int no_byte;      /* a byte that has no token of its own; 0: all have */
-    int type;         /* of the matrices: 0 f32, 1 f16, 2 q4_0, 8 q8_0 (rows of 32) */
-    float spread;     /* standard deviation of the matrices, 0: 0.08 */
-    uint64_t seed;
-    double rope_theta;         /* 0: 10000 */
-    const float *rope_divisor; /* f32 [head_dim / 2] written as rope_freqs.weight, or NULL */
-    const char *rope_scaling;  /* "linear", "yarn" or NULL */
-    double rope_factor, rope_original;
-    const char *arch; /* NULL: "llama" */
-    const char *drop; /* name of a tensor to leave out, or NULL */
-} gguf_make_options;
-
-enum { GGUF_MAKE_EOT = 0, GGUF_MAKE_START = 1, GGUF_MAKE_END = 2, GGUF_MAKE_BYTES = 3 };
-
-gguf_make_options gguf_make_defaults(void);
-/* Adds all keys and tensors of such a model. Weights depend on the seed and a tensor's name
- * only. */
-void gguf_make_llama_into(gguf_make *m, const gguf_make_options *o);
-bool gguf_make_llama(const char *path, const gguf_make_options *o);
 
 #endif

@@ -12,7 +12,7 @@
 #include "kvt/trace.h"
 #include "tests/check.h"
 #include "tests/folder.h"
-#include "tests/gguf_make.h"
+#include "tests/model_make.h"
 
 enum { WORDS_MAX = 32 };
 
@@ -196,9 +196,9 @@ static int prepare(void)
     static const char set[] =
         "{\"id\": \"a\", \"prompt\": \"one\"}\n{\"id\": \"b\", \"prompt\": \"two\"}\n";
     kvt_err err = {0};
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     o.no_template = true;
-    if (chdir(folder_name) || !gguf_make_llama("tiny.gguf", &o) ||
+    if (chdir(folder_name) || !model_make_gguf("tiny.gguf", &o) ||
         file_write("set.jsonl", set, sizeof set - 1, &err) ||
         run_line("capture --model tiny.gguf --prompt catdog --max-new 3 -o a.h5", &err) ||
         run_line("replay a.h5 -p h2o -b 8 --out results", &err)) {

@@ -1,5 +1,5 @@
 # Probes and adapters: extra rows on a stored prompt.
-set(tiny ${PROJECT_SOURCE_DIR}/tests/gguf_make.c ${PROJECT_SOURCE_DIR}/tests/gguf_llama.c)
+set(tiny ${PROJECT_SOURCE_DIR}/tests/gguf_make.c ${PROJECT_SOURCE_DIR}/tests/model_make.c)
 kvt_test(test_adapter LABEL unit MODULES capture SOURCES test_adapter.c)
 kvt_test(test_probe_run LABEL unit MODULES capture
   SOURCES test_probe_run.c ${PROJECT_SOURCE_DIR}/tests/naive.c ${tiny})

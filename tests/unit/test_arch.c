@@ -11,7 +11,7 @@
 #include "capture/keys.h"
 #include "kvt/arena.h"
 #include "tests/check.h"
-#include "tests/gguf_make.h"
+#include "tests/model_make.h"
 
 enum { LIMIT = 1 << 26 };
 
@@ -22,13 +22,13 @@ typedef struct model {
     gguf *g;
 } model;
 
-static void model_init(model *t, const gguf_make_options *o, void (*more)(gguf_make *m))
+static void model_init(model *t, const model_make_options *o, void (*more)(gguf_make *m))
 {
     kvt_err err;
     gguf_make_init(&t->m);
     if (more)
         more(&t->m);
-    gguf_make_llama_into(&t->m, o);
+    model_make_into(&t->m, o);
     buf_init(&t->bytes, LIMIT);
     gguf_make_bytes(&t->m, &t->bytes);
     CHECK_OK(gguf_read(&t->g, (const uint8_t *)t->bytes.data, t->bytes.n, &err), &err);
@@ -43,7 +43,7 @@ static void model_fini(model *t)
 
 static void everything_is_filled(void **state)
 {
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     model t;
     kvt_err err;
     const arch *a;
@@ -80,10 +80,10 @@ static void everything_is_filled(void **state)
 /* C027: the architecture is named before any tensor is missed. */
 static void other_architectures_are_refused_by_name(void **state)
 {
-    static const char *const names[] = {"qwen3moe", "qwen3", "phi3", "no\nsuch"};
+    static const char *const names[] = {"qwen3moe", "qwen2vl", "phi3", "no\nsuch"};
     static const char *const says[] = {
-        "architecture qwen3moe is not supported; supported: llama",
-        "architecture qwen3 is not supported", "architecture phi3 ",
+        "architecture qwen3moe is not supported; supported: llama, qwen2, qwen3, gemma3",
+        "architecture qwen2vl is not supported", "architecture phi3 ",
         "is not supported; supported: llama"};
     (void)state;
     for (int i = 0; i < CHECK_COUNT(names); i++) {
@@ -163,38 +163,38 @@ static void factor_nan(gguf_make *m)
     gguf_make_f32(m, "llama.rope.scaling.factor", NAN);
 }
 
-static void full_model(gguf_make_options *o)
+static void full_model(model_make_options *o)
 {
     (void)o;
 }
-static void heads_of_7(gguf_make_options *o)
+static void heads_of_7(model_make_options *o)
 {
     o->head_dim = 7;
 }
-static void heads_of_514(gguf_make_options *o)
+static void heads_of_514(model_make_options *o)
 {
     o->head_dim = 514;
 }
-static void three_on_two(gguf_make_options *o)
+static void three_on_two(model_make_options *o)
 {
     o->n_head = 3;
 }
-static void no_layer(gguf_make_options *o)
+static void no_layer(model_make_options *o)
 {
     o->n_layer = 0;
 }
-static void layers_257(gguf_make_options *o)
+static void layers_257(model_make_options *o)
 {
     o->n_layer = 257;
 }
-static void no_embedding(gguf_make_options *o)
+static void no_embedding(model_make_options *o)
 {
     o->drop = "token_embd.weight";
 }
 
 static const struct row {
     const char *name;
-    void (*option)(gguf_make_options *o);
+    void (*option)(model_make_options *o);
     void (*more)(gguf_make *m);
     const char *says;
 } rows[] = {
@@ -221,7 +221,7 @@ static const struct row {
 static void wrong_keys_are_refused_by_name(void **state)
 {
     const struct row *r = *state;
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     model t;
     kvt_err err;
     kvt_geometry x;
@@ -313,7 +313,7 @@ static void llama3_divisors_divide(void **state)
         float divisor[64];
         for (int i = 0; i < d / 2; i++)
             divisor[i] = i < first ? 1 : i < first + n_mid ? mid[i - first] : d == 64 ? 32 : 8;
-        gguf_make_options o = gguf_make_defaults();
+        model_make_options o = model_make_defaults();
         model t;
         kvt_err err;
         kvt_geometry x;
@@ -386,7 +386,7 @@ static void yarn_has_its_factor(void **state)
     static const double factor[] = {4, 64}, want[] = {1.138629, 1.415888};
     (void)state;
     for (int i = 0; i < 2; i++) {
-        gguf_make_options o = gguf_make_defaults();
+        model_make_options o = model_make_defaults();
         model t;
         kvt_err err;
         kvt_geometry x;
@@ -400,7 +400,7 @@ static void yarn_has_its_factor(void **state)
         assert_true(x.rope_factor == factor[i] && x.rope_original == 2048);
         model_fini(&t);
     }
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     model t;
     kvt_err err;
     kvt_geometry x;
@@ -421,9 +421,14 @@ static void names_are_put_together(void **state)
                         "llama.block_count");
     assert_string_equal(key_tensor(name, TENSOR_WQ, 12), "blk.12.attn_q.weight");
     assert_string_equal(key_tensor(name, TENSOR_OUT_NORM, 12), "output_norm.weight");
-    assert_string_equal(key_tensor_hf(name, TENSOR_FFN_NORM, 3),
+    const arch *llama = arch_find("llama", 5), *gemma = arch_find("gemma3", 6);
+    assert_string_equal(key_tensor_hf(name, llama, TENSOR_FFN_NORM, 3),
                         "model.layers.3.post_attention_layernorm.weight");
-    assert_string_equal(key_tensor_hf(name, TENSOR_LM_HEAD, 3), "lm_head.weight");
+    assert_string_equal(key_tensor_hf(name, gemma, TENSOR_FFN_NORM, 3),
+                        "model.layers.3.pre_feedforward_layernorm.weight");
+    assert_string_equal(key_tensor_hf(name, gemma, TENSOR_ATTN_POST, 3),
+                        "model.layers.3.post_attention_layernorm.weight");
+    assert_string_equal(key_tensor_hf(name, llama, TENSOR_LM_HEAD, 3), "lm_head.weight");
     assert_string_equal(key_name_hf(KEY_N_KV_HEAD), "num_key_value_heads");
 }
 

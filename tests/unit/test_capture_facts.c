@@ -196,14 +196,14 @@ static void levels_take_what_they_hold(void **state)
  */
 
 /* All that is said in a capture of `prompt`, by a model with these options. */
-static void warnings(const gguf_make_options *o, const char *prompt, const char *response,
+static void warnings(const model_make_options *o, const char *prompt, const char *response,
                      bool raw)
 {
     kvt_err err;
     kvt_model *m;
     kvt_capture_counts c;
     kvt_capture_spec s = spec_to("warned.h5");
-    assert_true(gguf_make_llama(folder_path("other.gguf"), o));
+    assert_true(model_make_gguf(folder_path("other.gguf"), o));
     CHECK_OK(kvt_model_open(&m, folder_path("other.gguf"), NULL, &ctx, &err), &err);
     s.out = folder_path("warned.h5");
     s.prompt = prompt;
@@ -220,7 +220,7 @@ static void warnings(const gguf_make_options *o, const char *prompt, const char 
 /* C049: a model without a template is run as with --raw, and says so. */
 static void a_missing_template_is_told(void **state)
 {
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     (void)state;
     warnings(&o, "Why?", NULL, false);
     assert_string_equal(told.warning, "");
@@ -234,7 +234,7 @@ static void a_missing_template_is_told(void **state)
 
 static void lost_bytes_are_told(void **state)
 {
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     (void)state;
     o.no_byte = '~';
     warnings(&o, "A tilde", "or two", false);

@@ -96,7 +96,7 @@ static void notices_are_told_once(void **state)
     kvt_model *m;
     kvt_capture_counts c;
     kvt_capture_spec s = spec_to("notices");
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     char list[1024];
     (void)state;
     o.no_template = true;
@@ -104,7 +104,7 @@ static void notices_are_told_once(void **state)
     snprintf(list, sizeof list, "%s", folder_path("notices.jsonl"));
     write_text(list,
                "{\"id\":\"a\",\"prompt\":\"Yes.\"}\n{\"id\":\"b\",\"prompt\":\"~ Yes.\"}\n");
-    assert_true(gguf_make_llama(folder_path("plain.gguf"), &o));
+    assert_true(model_make_gguf(folder_path("plain.gguf"), &o));
     CHECK_OK(kvt_model_open(&m, folder_path("plain.gguf"), NULL, &ctx, &err), &err);
     s.out = folder_path("notices");
     s.prompt = NULL;

@@ -8,7 +8,7 @@
 #include "compute/backend.h"
 #include "kvt/arena.h"
 #include "tests/check.h"
-#include "tests/gguf_make.h"
+#include "tests/model_make.h"
 #include "tests/naive.h"
 
 enum { LIMIT = 1 << 26 };
@@ -21,11 +21,11 @@ typedef struct model {
     kvt_backend *b;
 } model;
 
-static void model_init(model *t, const gguf_make_options *o)
+static void model_init(model *t, const model_make_options *o)
 {
     kvt_err err;
     gguf_make_init(&t->m);
-    gguf_make_llama_into(&t->m, o);
+    model_make_into(&t->m, o);
     buf_init(&t->bytes, LIMIT);
     gguf_make_bytes(&t->m, &t->bytes);
     CHECK_OK(gguf_read(&t->g, (const uint8_t *)t->bytes.data, t->bytes.n, &err), &err);
@@ -220,7 +220,7 @@ static const struct shape {
 
 static void open_shape(model *t, const struct shape *s)
 {
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     o.n_layer = s->layers;
     o.n_head = s->heads;
     o.n_kv_head = s->kv_heads;

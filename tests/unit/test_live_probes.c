@@ -385,9 +385,9 @@ static void test_untouched(void **state)
     file_digest("summary.h5", after);
     assert_string_equal(before, after);
     /* Of another model. */
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     o.seed = 99;
-    assert_true(gguf_make_llama(folder_path("other.gguf"), &o));
+    assert_true(model_make_gguf(folder_path("other.gguf"), &o));
     kvt_model *other, *mine = model;
     CHECK_OK(kvt_model_open(&other, folder_path("other.gguf"), NULL, &ctx, &err), &err);
     model = other;
@@ -474,11 +474,11 @@ static void test_other_vocabulary(void **state)
     (void)state;
     kvt_err err;
     kvt_probes *p;
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     char what[1200];
     const char *list[] = {what};
     o.n_vocab += 7;
-    assert_true(gguf_make_llama(folder_path("words.gguf"), &o));
+    assert_true(model_make_gguf(folder_path("words.gguf"), &o));
     snprintf(what, sizeof what, "a=specdraft:%s", folder_path("words.gguf"));
     CHECK_FAILS(kvt_probes_open(&p, model, list, 1, &ctx, &err), KVT_FORMAT,
                 "the same vocabulary", &err);

@@ -4,7 +4,7 @@
 #include "capture/sample.h"
 #include "capture/tokenizer.h"
 #include "tests/check.h"
-#include "tests/gguf_make.h"
+#include "tests/model_make.h"
 
 enum { LIMIT = 1 << 22, TOKENS = 10, ROWS = 16, WIDTH = 48 };
 
@@ -12,12 +12,12 @@ enum { LIMIT = 1 << 22, TOKENS = 10, ROWS = 16, WIDTH = 48 };
  * above all others, whatever the hidden state is. The embedding is the first tensor. */
 static void tiny_model(gguf_make *m, buf *bytes)
 {
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     float row[2][WIDTH];
     o.n_vocab = TOKENS;
     o.pad_rows = ROWS - TOKENS;
     gguf_make_init(m);
-    gguf_make_llama_into(m, &o);
+    model_make_into(m, &o);
     for (int e = 0; e < WIDTH; e++) {
         row[0][e] = (float)(100 + e % 7);
         row[1][e] = -row[0][e];
@@ -29,7 +29,7 @@ static void tiny_model(gguf_make *m, buf *bytes)
 
 static void a_row_without_token_is_never_chosen(void **state)
 {
-    static const int32_t prompt[] = {GGUF_MAKE_START, 4, 5, GGUF_MAKE_END};
+    static const int32_t prompt[] = {MODEL_MAKE_START, 4, 5, MODEL_MAKE_END};
     const sample_spec greedy = {.temperature = 0, .top_p = 1};
     const kvt_ctx ctx = {.n_thread = 1};
     gguf_make m;

@@ -8,7 +8,7 @@
 #include "base/half.h"
 #include "compute/backend.h"
 #include "tests/check.h"
-#include "tests/gguf_make.h"
+#include "tests/model_make.h"
 #include "tests/naive.h"
 
 enum { LIMIT = 1 << 26, N = 90, P = 12 };
@@ -52,7 +52,7 @@ static kvt_code values(void *self, int layer, int kv_head, float *out, kvt_err *
 static int start(void **state)
 {
     kvt_err err;
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     uint64_t seed = 5;
     (void)state;
     f = calloc(1, sizeof *f);
@@ -64,7 +64,7 @@ static int start(void **state)
     o.n_ff = 300;
     o.spread = 0.2f;
     gguf_make_init(&f->m);
-    gguf_make_llama_into(&f->m, &o);
+    model_make_into(&f->m, &o);
     buf_init(&f->bytes, LIMIT);
     gguf_make_bytes(&f->m, &f->bytes);
     CHECK_OK(gguf_read(&f->g, (const uint8_t *)f->bytes.data, f->bytes.n, &err), &err);

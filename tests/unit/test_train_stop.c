@@ -6,7 +6,7 @@
 #include "kvt/train.h"
 #include "tests/check.h"
 #include "tests/folder.h"
-#include "tests/gguf_make.h"
+#include "tests/model_make.h"
 #include "tests/synth_more.h"
 
 enum { TRAIN = 2, HELD = 1, FILES = TRAIN + HELD };
@@ -53,9 +53,9 @@ static void make_captured(void)
 {
     kvt_err err;
     kvt_ctx ctx = {.n_thread = 1};
-    gguf_make_options tiny = gguf_make_defaults();
+    model_make_options tiny = model_make_defaults();
     const char *file = folder_path("tiny.gguf");
-    assert_true(gguf_make_llama(file, &tiny));
+    assert_true(model_make_gguf(file, &tiny));
     CHECK_OK(kvt_model_open(&model, file, NULL, &ctx, &err), &err);
     for (int i = 0; i < FILES; i++) {
         char name[16], prompt[64];

@@ -9,7 +9,7 @@
 #include "compute/quant.h"
 #include "kvt/arena.h"
 #include "tests/check.h"
-#include "tests/gguf_make.h"
+#include "tests/model_make.h"
 
 enum { LIMIT = 1 << 26 };
 
@@ -19,11 +19,11 @@ typedef struct model {
     gguf *g;
 } model;
 
-static void model_init(model *t, const gguf_make_options *o, void (*more)(gguf_make *m))
+static void model_init(model *t, const model_make_options *o, void (*more)(gguf_make *m))
 {
     kvt_err err;
     gguf_make_init(&t->m);
-    gguf_make_llama_into(&t->m, o);
+    model_make_into(&t->m, o);
     if (more)
         more(&t->m);
     buf_init(&t->bytes, LIMIT);
@@ -92,7 +92,7 @@ static const struct row {
 static void weights_are_those_of_the_file(void **state)
 {
     const struct row *r = *state;
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     model t;
     kvt_err err;
     kvt_weights *w, *plan;
@@ -156,7 +156,7 @@ static void weights_are_those_of_the_file(void **state)
 
 static void threads_change_nothing(void **state)
 {
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     char seen[3][DIGEST_TEXT];
     static const int threads[] = {1, 2, 8};
     model t;
@@ -243,7 +243,7 @@ static const struct defect {
 static void defect_is_named(void **state)
 {
     const struct defect *d = *state;
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     model t;
     kvt_err err;
     kvt_weights *w;
@@ -269,7 +269,7 @@ static bool refuse_to_go_on(void *user, const char *what, int64_t done, int64_t 
 
 static void loading_can_be_stopped(void **state)
 {
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     model t;
     kvt_err err;
     kvt_weights *w;
@@ -284,7 +284,7 @@ static void loading_can_be_stopped(void **state)
 
 static void no_memory_is_an_error(void **state)
 {
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     model t;
     kvt_err err;
     kvt_weights *w = NULL;

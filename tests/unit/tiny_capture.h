@@ -7,7 +7,7 @@
 #include "kvt/capture.h"
 #include "tests/check.h"
 #include "tests/folder.h"
-#include "tests/gguf_make.h"
+#include "tests/model_make.h"
 
 static const char text[] =
     "Four ships on the first of March, eleven on the second, none on the third; the keeper "
@@ -20,7 +20,7 @@ static kvt_ctx ctx;
 static inline int open_model(void **state)
 {
     kvt_err err;
-    gguf_make_options o = gguf_make_defaults();
+    model_make_options o = model_make_defaults();
     (void)state;
     o.n_layer = 4;
     o.n_head = 6;
@@ -30,7 +30,7 @@ static inline int open_model(void **state)
     o.n_ff = 128;
     o.n_context = 600;
     o.spread = 0.15f;
-    if (!gguf_make_llama(folder_path("tiny.gguf"), &o))
+    if (!model_make_gguf(folder_path("tiny.gguf"), &o))
         return -1;
     CHECK_OK(kvt_model_open(&model, folder_path("tiny.gguf"), NULL, &ctx, &err), &err);
     /* A window in layer 1: what a model with sliding layers needs of the recorder. */

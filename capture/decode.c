@@ -18,6 +18,7 @@ typedef struct step {
     int64_t pos, n_chunk, stride; /* stride: scores of a head */
     int64_t from;                 /* first chunk that this row sees */
     float *y;                     /* f32 [E] after a norm */
+    float *t;                     /* f32 [E] on its way to the residual */
     float *q;                     /* f32 [H D] after RoPE */
     float *o;                     /* f32 [H D] */
     float *ff;                    /* f32 [F] */
@@ -39,19 +40,24 @@ static void project_head(const step *s, const float *y, int64_t i)
 {
     forward *f = s->f;
     const kvt_geometry *g = f->g;
-    int64_t d = g->head_dim, e = g->n_hidden, h = i;
-    const float *w = matrix_floats(&s->w->wq), *table = f->table + s->pos * d;
+    int64_t d = g->head_dim, h = i;
+    const kvt_matrix *w = &s->w->wq;
+    const float *bias = s->w->bq, *gain = s->w->q_norm;
     float *to = s->q + h * d;
     bool turn = true;
     if (i >= g->n_head) {
         turn = i < g->n_head + g->n_kv_head;
         h = (i - g->n_head) % g->n_kv_head;
-        w = turn ? matrix_floats(&s->w->wk) : matrix_floats(&s->w->wv);
+        w = turn ? &s->w->wk : &s->w->wv;
+        bias = turn ? s->w->bk : s->w->bv;
+        gain = turn ? s->w->k_norm : NULL;
         to = (turn ? forward_k(f, s->layer, h) : forward_v(f, s->layer, h)) + s->pos * d;
     }
-    f->b->gemv(to, w + h * d * e, y, d, e);
+    f->b->matvec(to, w, h * d, d, y);
+    steps_bias(f->b, to, bias ? bias + h * d : NULL, 1, d);
+    steps_head_norm(f->b, to, gain, 1, g);
     if (turn)
-        f->b->rope(to, d, table, 1, 1, d);
+        f->b->rope(to, d, forward_table(f, s->layer, s->pos), 1, 1, d);
 }
 
 static void score_chunk(const step *s, int64_t kv_head, int64_t chunk)
@@ -108,24 +114,22 @@ static void add_chunks(const step *s, int64_t head)
         s->f->b->add(o, s->part + (head * s->n_chunk + c) * d, d);
 }
 
-/* x rows of block i += rows of w times y. */
-static void project_block(const step *s, const float *w, const float *y, int64_t n, int64_t k,
+/* Block i of out = rows of w times y. */
+static void project_block(const step *s, float *out, const kvt_matrix *w, const float *y,
                           int64_t i)
 {
-    float t[DECODE_ROWS];
-    int64_t m = block_rows(n, i), row = i * DECODE_ROWS;
-    s->f->b->gemv(t, w + row * k, y, m, k);
-    s->f->b->add(s->f->x + row, t, m);
+    int64_t row = i * DECODE_ROWS;
+    s->f->b->matvec(out + row, w, row, block_rows(w->n_row, i), y);
 }
 
 static void gate_block(const step *s, const float *y, int64_t i)
 {
     const kvt_geometry *g = s->f->g;
     float up[DECODE_ROWS];
-    int64_t m = block_rows(g->n_ff, i), row = i * DECODE_ROWS, e = g->n_hidden;
-    s->f->b->gemv(s->ff + row, matrix_floats(&s->w->gate) + row * e, y, m, e);
-    s->f->b->gemv(up, matrix_floats(&s->w->up) + row * e, y, m, e);
-    s->f->b->silu_mul(s->ff + row, up, m);
+    int64_t m = block_rows(g->n_ff, i), row = i * DECODE_ROWS;
+    s->f->b->matvec(s->ff + row, &s->w->gate, row, m, y);
+    s->f->b->matvec(up, &s->w->up, row, m, y);
+    steps_gate(s->f->b, s->f->w, s->ff + row, up, m);
 }
 
 static void project_item(const void *arg, int64_t i)
@@ -153,8 +157,7 @@ static void mix_item(const void *arg, int64_t i)
 static void out_item(const void *arg, int64_t i)
 {
     const step *s = arg;
-    const kvt_geometry *g = s->f->g;
-    project_block(s, matrix_floats(&s->w->wo), s->o, g->n_hidden, g->n_head * g->head_dim, i);
+    project_block(s, s->t, &s->w->wo, s->o, i);
 }
 
 static void gate_item(const void *arg, int64_t i)
@@ -165,16 +168,13 @@ static void gate_item(const void *arg, int64_t i)
 static void down_item(const void *arg, int64_t i)
 {
     const step *s = arg;
-    project_block(s, matrix_floats(&s->w->down), s->ff, s->f->g->n_hidden, s->f->g->n_ff, i);
+    project_block(s, s->t, &s->w->down, s->ff, i);
 }
 
 static void logit_item(const void *arg, int64_t i)
 {
     const step *s = arg;
-    forward *f = s->f;
-    int64_t e = f->g->n_hidden, row = i * DECODE_ROWS;
-    f->b->gemv(f->logit + row, matrix_floats(&f->w->lm_head) + row * e, s->y,
-               block_rows(f->g->n_vocab, i), e);
+    project_block(s, s->f->logit, &s->f->w->lm_head, s->y, i);
 }
 
 /* The first thread, which also does the steps that are too short to share. */
@@ -196,9 +196,11 @@ static void drive(step *s, crew *c)
         for (int64_t h = 0; h < g->n_head; h++)
             add_chunks(s, h);
         crew_round(c, blocks(g->n_hidden), out_item, s);
+        steps_residual(f->b, f->x, s->t, s->w->post_attn_norm, 1, g);
         f->b->rmsnorm(s->y, f->x, s->w->ffn_norm, 1, g->n_hidden, g->norm_eps);
         crew_round(c, blocks(g->n_ff), gate_item, s);
         crew_round(c, blocks(g->n_hidden), down_item, s);
+        steps_residual(f->b, f->x, s->t, s->w->post_ffn_norm, 1, g);
     }
     f->b->rmsnorm(s->y, f->x, f->w->out_norm, 1, g->n_hidden, g->norm_eps);
     crew_round(c, blocks(g->n_vocab), logit_item, s);
@@ -220,7 +222,8 @@ kvt_code forward_step(forward *f, int32_t id, kvt_err *err)
               .y = forward_own(f, 0)};
     s.lse = s.score + g->n_head * f->cap;
     s.part = s.lse + g->n_head;
-    s.ff = s.y + g->n_hidden;
+    s.t = s.y + g->n_hidden;
+    s.ff = s.t + g->n_hidden;
     crew c;
     crew_init(&c);
 #pragma omp parallel num_threads(f->n_thread)

@@ -3,20 +3,41 @@
 #include "capture/forward_priv.h"
 
 #include <omp.h>
-#include <string.h>
 
+#include "capture/decoded.h"
 #include "kvt/arena.h"
 
 static const tap nobody;
 
 /* What forward_new takes, in f32 values; one list for the allocation and for --plan. */
 typedef struct sizes {
-    int64_t kv, x, q, table, logit, part, stride;
+    int64_t kv, x, q, table, local, decoded, logit, part, stride;
 } sizes;
 
 static int64_t most(int64_t a, int64_t b)
 {
     return a > b ? a : b;
+}
+
+static bool has_local(const kvt_geometry *g)
+{
+    for (int l = 0; l < g->n_layer; l++)
+        if (kvt_geometry_is_local(g, l))
+            return true;
+    return false;
+}
+
+/* The larger of the two rounds that read matrices, over all layers. */
+static int64_t decoded_most(const kvt_weights *w)
+{
+    int64_t sum = 0;
+    for (int64_t l = 0; w->layer && l < w->geometry.n_layer; l++) {
+        const kvt_weights_layer *y = &w->layer[l];
+        const kvt_matrix *in[] = {&y->wq, &y->wk, &y->wv};
+        const kvt_matrix *out[] = {&y->wo, &y->gate, &y->up, &y->down};
+        sum = most(sum, most(decoded_floats(in, 3), decoded_floats(out, 4)));
+    }
+    return sum;
 }
 
 static sizes sizes_of(const forward_spec *s, int64_t tile)
@@ -29,22 +50,25 @@ static sizes sizes_of(const forward_spec *s, int64_t tile)
     int64_t rows = forward_long_tiles(s->n_row) ? FORWARD_LONG : FORWARD_SHORT;
     int64_t attention = tile * (g->head_dim + 1 + s->n_token);
     int64_t layer = rows * (2 * g->n_hidden + most(2 * gd, 2 * g->n_ff));
-    int64_t decode = 2 * (g->n_hidden + g->n_ff) + hd;
+    int64_t decode = 2 * g->n_hidden + g->n_ff;
+    int64_t vocab = FORWARD_VOCAB * g->n_hidden; /* rows of the output matrix, decoded */
     sizes z = {.kv = g->n_layer * gd * s->n_token,
                .x = s->n_row * g->n_hidden,
                .q = s->n_row * hd,
                .table = s->n_token * g->head_dim,
+               .local = has_local(g) ? s->n_token * g->head_dim : 0,
+               .decoded = decoded_most(s->weights),
                .logit = g->n_vocab,
                .part = g->n_head * (chunks * g->head_dim + s->n_token + 1),
-               .stride = (most(most(attention, layer), decode) + 15) / 16 * 16};
+               .stride = (most(most(attention, layer), most(decode, vocab)) + 15) / 16 * 16};
     return z;
 }
 
 int64_t forward_bytes(const forward_spec *spec)
 {
     sizes z = sizes_of(spec, spec->tile ? spec->tile : FORWARD_TILE);
-    return (int64_t)sizeof(float) * (2 * z.kv + z.x + 2 * z.q + z.table + z.logit + z.part +
-                                     kvt_threads(spec->ctx) * z.stride);
+    return (int64_t)sizeof(float) * (2 * z.kv + z.x + 2 * z.q + z.table + z.local + z.decoded +
+                                     z.logit + z.part + kvt_threads(spec->ctx) * z.stride);
 }
 
 static bool take(forward *f, const sizes *z)
@@ -55,9 +79,26 @@ static bool take(forward *f, const sizes *z)
     f->q = kvt_alloc(z->q, sizeof(float));
     f->o = kvt_alloc(z->q, sizeof(float));
     f->table = kvt_alloc(z->table, sizeof(float));
+    f->local = kvt_alloc(z->local, sizeof(float));
+    f->decoded = kvt_alloc(z->decoded, sizeof(float));
     f->logit = kvt_alloc(z->logit, sizeof(float));
     f->part = kvt_alloc(z->part, sizeof(float));
-    return f->k && f->v && f->x && f->q && f->o && f->table && f->logit && f->part;
+    return f->k && f->v && f->x && f->q && f->o && f->table && f->local && f->decoded &&
+           f->logit && f->part;
+}
+
+static void tables(forward *f)
+{
+    double freq[KVT_HEAD_DIM_MAX / 2];
+    bool done[2] = {false, false};
+    for (int l = 0; l < f->g->n_layer; l++) {
+        bool local = kvt_geometry_is_local(f->g, l);
+        if (done[local])
+            continue;
+        double factor = kvt_geometry_rope(freq, f->g, l);
+        rope_table(local ? f->local : f->table, freq, factor, 0, f->cap, f->g->head_dim);
+        done[local] = true;
+    }
 }
 
 kvt_code forward_new(forward **out, const forward_spec *spec, kvt_err *err)
@@ -87,7 +128,7 @@ kvt_code forward_new(forward **out, const forward_spec *spec, kvt_err *err)
             "out of memory: a sequence of %lld tokens needs %lld MiB besides the weights",
             (long long)spec->n_token, (long long)(forward_bytes(spec) >> 20));
     }
-    rope_table(f->table, f->g->rope_freq, f->g->rope_attn_factor, 0, f->cap, f->g->head_dim);
+    tables(f);
     gemm_one_thread();
     *out = f;
     return KVT_OK;
@@ -103,6 +144,8 @@ void forward_free(forward *f)
     kvt_free(f->q);
     kvt_free(f->o);
     kvt_free(f->table);
+    kvt_free(f->local);
+    kvt_free(f->decoded);
     kvt_free(f->logit);
     kvt_free(f->many);
     kvt_free(f->part);
@@ -137,13 +180,10 @@ kvt_code forward_embed(forward *f, const int32_t *id, int64_t n, kvt_err *err)
             return kvt_fail(err, KVT_USAGE,
                             "token %d at position %lld: the vocabulary has %lld", id[r],
                             (long long)(f->length + r), (long long)f->g->n_vocab);
-        const float *from = matrix_floats(&f->w->embed) + id[r] * n_hidden;
         float *to = f->x + r * n_hidden, scale = (float)f->g->embed_scale;
-        if (f->g->embed_scale == 1.0)
-            memcpy(to, from, (size_t)n_hidden * sizeof *to);
-        else
-            for (int64_t e = 0; e < n_hidden; e++)
-                to[e] = from[e] * scale;
+        const float *from = matrix_rows(&f->w->embed, id[r], 1, to);
+        for (int64_t e = 0; e < n_hidden; e++)
+            to[e] = from[e] * scale;
     }
     return KVT_OK;
 }
@@ -166,6 +206,13 @@ const float *forward_keys(const forward *f, int layer, int64_t kv_head)
 const float *forward_values(const forward *f, int layer, int64_t kv_head)
 {
     return forward_v(f, layer, kv_head);
+}
+
+const float *forward_matrix(const forward *f, const kvt_matrix *m)
+{
+    const float *out;
+    decoded_fill(&out, f->decoded, &m, 1, f->n_thread);
+    return out;
 }
 
 double forward_flops(const kvt_geometry *g, int64_t n, int64_t tile)

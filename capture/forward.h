@@ -9,9 +9,12 @@
  *   }
  *   forward_free(f);
  *
- * Everything is f32. Products are cut by a grid of row tiles that is anchored where the pass
- * begins (position 0 for a prompt), OpenMP hands out the tiles: the same bytes for any number
- * of threads. Memory is weights + keys and values + O(n_row E) + O(tile T) for each thread. */
+ * One pass for all architectures: what a layer has follows from the vectors of its weights
+ * (capture/steps.h). Everything is f32; matrices of another type are decoded for prefill, those
+ * of a round at a time, and read as they lie by forward_step(). Products are cut by a grid of
+ * row tiles that is anchored where the pass begins (position 0 for a prompt), OpenMP hands out
+ * the tiles: the same bytes for any number of threads. Memory is weights + keys and values +
+ * O(n_row E) + O(tile T) for each thread. */
 #ifndef CAPTURE_FORWARD_H
 #define CAPTURE_FORWARD_H
 
@@ -57,6 +60,11 @@ int64_t forward_length(const forward *f);     /* rows that have run */
  */
 const float *forward_keys(const forward *f, int layer, int64_t kv_head);
 const float *forward_values(const forward *f, int layer, int64_t kv_head);
+
+/* f32 [n_row n_col] of a matrix of a layer: where it lies, or decoded by all threads into the
+ * one workspace that prefill uses. Valid until the next call or pass; not inside a parallel
+ * region. */
+const float *forward_matrix(const forward *f, const kvt_matrix *m);
 
 /* Floating-point operations of the matrix products of a prefill of n rows, as this engine runs
  * them (the last layer only where its last row needs them). */

@@ -5,9 +5,11 @@
 #include <stdatomic.h>
 
 #include "capture/forward.h"
+#include "capture/steps.h"
 #include "compute/backend.h"
 
 enum { DECODE_KEYS = 256, DECODE_ROWS = 64 }; /* the grid of decode: keys, rows of a matrix */
+enum { FORWARD_VOCAB = 256 };                 /* rows of the output matrix at a time */
 
 struct forward {
     const kvt_weights *w;
@@ -21,6 +23,8 @@ struct forward {
     float *x;       /* f32 [rows E] the residual */
     float *q, *o;   /* f32 [rows H D]; q before RoPE */
     float *table;   /* f32 [cap D] cosines and sines */
+    float *local;   /* the same of layers with the local base; NULL: there are none */
+    float *decoded; /* f32: the matrices of a round of prefill, where they are not f32 */
     float *logit;   /* f32 [V] */
     float *many;    /* f32 [FORWARD_LOGIT_ROWS V] of forward_force, taken when needed */
     float *part;    /* f32 [H chunks D] of decode */
@@ -34,6 +38,12 @@ struct forward {
 static inline float *forward_own(const forward *f, int thread)
 {
     return f->scratch + thread * f->stride;
+}
+
+/* Row `pos` of the rotation of a layer, f32 [D]. */
+static inline const float *forward_table(const forward *f, int layer, int64_t pos)
+{
+    return (kvt_geometry_is_local(f->g, layer) ? f->local : f->table) + pos * f->g->head_dim;
 }
 
 static inline float *forward_k(const forward *f, int layer, int64_t kv_head)

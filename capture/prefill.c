@@ -9,12 +9,14 @@
 #include <omp.h>
 #include <string.h>
 
+#include "capture/decoded.h"
 #include "kvt/arena.h"
 
 typedef struct pass {
     forward *f;
     int layer;
     const kvt_weights_layer *w;
+    const float *wq, *wk, *wv, *wo, *gate, *up, *down; /* its matrices, those of this round */
     int64_t n;          /* rows of the pass; row r is position f->length + r */
     int64_t n_tile;     /* of attention */
     int64_t n_row_tile; /* of products (forward_tile_begin) */
@@ -59,10 +61,16 @@ static void project_in(const pass *p, int64_t tile)
     f->b->rmsnorm(y, f->x + row * e, p->w->attn_norm, m, e, g->norm_eps);
     if (f->tap->hidden)
         f->tap->hidden(f->tap->user, p->layer, pos, m, f->x + row * e, y);
-    project(p, f->q + row * hd, y, matrix_floats(&p->w->wq), m, hd, e);
-    project(p, k, y, matrix_floats(&p->w->wk), m, gd, e);
-    project(p, v, y, matrix_floats(&p->w->wv), m, gd, e);
-    f->b->rope(k, gd, f->table + pos * g->head_dim, m, g->n_kv_head, g->head_dim);
+    float *q = f->q + row * hd;
+    project(p, q, y, p->wq, m, hd, e);
+    project(p, k, y, p->wk, m, gd, e);
+    project(p, v, y, p->wv, m, gd, e);
+    steps_bias(f->b, q, p->w->bq, m, hd);
+    steps_bias(f->b, k, p->w->bk, m, gd);
+    steps_bias(f->b, v, p->w->bv, m, gd);
+    steps_head_norm(f->b, q, p->w->q_norm, m * g->n_head, g);
+    steps_head_norm(f->b, k, p->w->k_norm, m * g->n_kv_head, g);
+    f->b->rope(k, gd, forward_table(f, p->layer, pos), m, g->n_kv_head, g->head_dim);
     store(p, forward_k(f, p->layer, 0), k, pos, m);
     store(p, forward_v(f, p->layer, 0), v, pos, m);
 }
@@ -89,7 +97,7 @@ static void attend_tile(const pass *p, int64_t tile, int64_t head)
                      .scale = (float)g->attn_scale};
     for (int64_t r = 0; r < m; r++)
         memcpy(q + r * d, f->q + (row + r) * hd + head * d, (size_t)d * sizeof *q);
-    f->b->rope(q, d, f->table + a.pos * d, m, 1, d);
+    f->b->rope(q, d, forward_table(f, p->layer, a.pos), m, 1, d);
     f->b->attend(&a);
     if (f->tap->tile) {
         int64_t first = attend_first(a.pos, a.window);
@@ -114,14 +122,14 @@ static void project_out(const pass *p, int64_t tile)
     int64_t hd = g->n_head * g->head_dim;
     float *x = f->x + row * e, *y = forward_own(f, omp_get_thread_num());
     float *t = y + m * e, *gate = t + m * e, *up = gate + m * n_ff;
-    project(p, t, f->o + row * hd, matrix_floats(&p->w->wo), m, e, hd);
-    f->b->add(x, t, m * e);
+    project(p, t, f->o + row * hd, p->wo, m, e, hd);
+    steps_residual(f->b, x, t, p->w->post_attn_norm, m, g);
     f->b->rmsnorm(y, x, p->w->ffn_norm, m, e, g->norm_eps);
-    project(p, gate, y, matrix_floats(&p->w->gate), m, n_ff, e);
-    project(p, up, y, matrix_floats(&p->w->up), m, n_ff, e);
-    f->b->silu_mul(gate, up, m * n_ff);
-    project(p, t, gate, matrix_floats(&p->w->down), m, e, n_ff);
-    f->b->add(x, t, m * e);
+    project(p, gate, y, p->gate, m, n_ff, e);
+    project(p, up, y, p->up, m, n_ff, e);
+    steps_gate(f->b, f->w, gate, up, m * n_ff);
+    project(p, t, gate, p->down, m, e, n_ff);
+    steps_residual(f->b, x, t, p->w->post_ffn_norm, m, g);
 }
 
 static void attend_all(const pass *p)
@@ -143,10 +151,25 @@ static void attend_all(const pass *p)
     }
 }
 
-static kvt_code layer(const pass *p, kvt_err *err)
+/* What comes in front of attention, or what comes behind it: the two share the room. */
+static void decode_round(pass *p, bool behind)
+{
+    const kvt_weights_layer *w = p->w;
+    const kvt_matrix *in[] = {&w->wq, &w->wk, &w->wv};
+    const kvt_matrix *out[] = {&w->wo, &w->gate, &w->up, &w->down};
+    const float *at[4];
+    decoded_fill(at, p->f->decoded, behind ? out : in, behind ? 4 : 3, p->f->n_thread);
+    if (behind)
+        p->wo = at[0], p->gate = at[1], p->up = at[2], p->down = at[3];
+    else
+        p->wq = at[0], p->wk = at[1], p->wv = at[2];
+}
+
+static kvt_code layer(pass *p, kvt_err *err)
 {
     forward *f = p->f;
     f->done = p->layer;
+    decode_round(p, false);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(f->n_thread)
     for (int64_t i = 0; i < p->n_row_tile; i++)
         if (!forward_poll(f))
@@ -154,6 +177,8 @@ static kvt_code layer(const pass *p, kvt_err *err)
     if (f->tap->qk && !atomic_load(&f->stopped))
         f->tap->qk(f->tap->user, p->layer, f->length, p->n, f->q);
     attend_all(p);
+    if (!atomic_load(&f->stopped))
+        decode_round(p, true);
     int64_t begin = p->layer == f->g->n_layer - 1 ? forward_tile_of(p->n, p->out_from) : 0;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(f->n_thread)
     for (int64_t i = begin; i < p->n_row_tile; i++)
@@ -162,29 +187,37 @@ static kvt_code layer(const pass *p, kvt_err *err)
     return forward_check(f, err);
 }
 
-/* out [n V] = norm(x rows) lm_head^T, in tiles of rows and of vocabulary. */
+/* Behind rows x [n E]: out [n m], columns v .. v + m of the vocabulary. */
+static void logit_tile(const forward *f, float *out, const float *x, int64_t n, int64_t v,
+                       int64_t m)
+{
+    int64_t e = f->g->n_hidden;
+    if (n == 1) {
+        f->b->matvec(out + v, &f->w->lm_head, v, m, x);
+        return;
+    }
+    float *room = forward_own(f, omp_get_thread_num());
+    f->b->gemm(GEMM_NT, &(gemm_args){.c = out + v,
+                                     .a = x,
+                                     .b = matrix_rows(&f->w->lm_head, v, m, room),
+                                     .m = n,
+                                     .n = m,
+                                     .k = e,
+                                     .lda = e,
+                                     .ldb = e,
+                                     .ldc = f->g->n_vocab,
+                                     .alpha = 1.0f});
+}
+
+/* out [n V] = norm(x rows) lm_head^T, in tiles of vocabulary. */
 static void logits(forward *f, float *out, float *x, int64_t n)
 {
     const kvt_geometry *g = f->g;
-    int64_t e = g->n_hidden, n_vocab = g->n_vocab, width = 4096;
-    f->b->rmsnorm(x, x, f->w->out_norm, n, e, g->norm_eps);
+    int64_t n_vocab = g->n_vocab;
+    f->b->rmsnorm(x, x, f->w->out_norm, n, g->n_hidden, g->norm_eps);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(f->n_thread)
-    for (int64_t v = 0; v < n_vocab; v += width) {
-        int64_t m = n_vocab - v < width ? n_vocab - v : width;
-        if (n == 1)
-            f->b->gemv(out + v, matrix_floats(&f->w->lm_head) + v * e, x, m, e);
-        else
-            f->b->gemm(GEMM_NT, &(gemm_args){.c = out + v,
-                                             .a = x,
-                                             .b = matrix_floats(&f->w->lm_head) + v * e,
-                                             .m = n,
-                                             .n = m,
-                                             .k = e,
-                                             .lda = e,
-                                             .ldb = e,
-                                             .ldc = n_vocab,
-                                             .alpha = 1.0f});
-    }
+    for (int64_t v = 0; v < n_vocab; v += FORWARD_VOCAB)
+        logit_tile(f, out, x, n, v, n_vocab - v < FORWARD_VOCAB ? n_vocab - v : FORWARD_VOCAB);
 }
 
 static kvt_code run(forward *f, const int32_t *id, int64_t n, int64_t out_from, kvt_err *err)

@@ -11,6 +11,7 @@ struct kvt_model {
     tokenizer *tokenizer;
     kvt_backend *backend;
     bool header_only;
+    bool f32; /* matrices were decoded when loaded (--weights f32) */
     int64_t map_bytes; /* of the model file, which is mapped while it is read */
 };
 

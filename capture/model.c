@@ -20,6 +20,7 @@ kvt_code kvt_model_open(kvt_model **out, const char *path, const kvt_model_optio
     if (!m)
         return kvt_fail_memory(err, sizeof *m);
     m->header_only = o->header_only;
+    m->f32 = o->f32;
     m->map_bytes = file_size(path);
     kvt_code code = kvt_backend_open(&m->backend, o->device, ctx, err);
     if (!code && file_is_dir(path))

@@ -228,6 +228,8 @@ static kvt_code identify(prepared *p, const kvt_model *m, const kvt_capture_spec
     buf_printf(&b, "%d|%s|%d|%lld|%lld|%lld|%d|%d|", (int)s->level,
                s->layers ? s->layers : "all", s->queries_all, (long long)s->delay,
                (long long)s->rows_limit, (long long)s->block_limit, s->compress, s->no_text);
+    if (m->f32)
+        buf_text(&b, "f32|");
     for (int i = 0; i < p->n_span; i++)
         buf_printf(&b, "%s|%lld|%lld|", p->span[i].name, (long long)p->span[i].begin,
                    (long long)p->span[i].end);

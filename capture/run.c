@@ -77,7 +77,8 @@ void capture_facts(kvt_writer_spec *out, const kvt_model *m, const kvt_capture_s
     f->seed = ctx->seed;
     f->no_text = spec->no_text;
     snprintf(f->weights_digest, sizeof f->weights_digest, "%s", m->weights->digest);
-    snprintf(f->weights_type, sizeof f->weights_type, "%.63s", m->weights->types);
+    snprintf(f->weights_type, sizeof f->weights_type, "%s%.50s", m->f32 ? "f32 from " : "",
+             m->weights->types);
     snprintf(f->tokenizer, sizeof f->tokenizer, "gpt2/%s", tokenizer_pre(m->tokenizer));
     describe_sampling(f->sampling, sizeof f->sampling, spec);
     snprintf(f->attention, sizeof f->attention, "%s tiles of %lld queries, whole rows",

@@ -15,22 +15,23 @@ enum { PROMPT_LIMIT = 256 << 20 };
 
 typedef struct options {
     const char *model, *prompt, *prompt_file, *prompts, *out, *device, *system, *chat,
-        *response;
+        *response, *pre;
     const char *layers;
     bool raw, parse_special, compress, no_text, plan, force;
     int64_t max_new, top_k, delay, rows_limit, block_limit;
     double temperature, top_p;
-    int level, queries;
+    int level, queries, weights;
     cli_list probe, trace;
 } options;
 
 static const char *const levels[] = {"summary", "replay", "full", "train", NULL};
 static const char *const queries[] = {"tail", "all", NULL};
+static const char *const weights[] = {"file", "f32", NULL};
 
 /* clang-format off */
 static const cli_option table[] = {
-    {.name = "model", .type = CLI_TEXT, CLI_OPT(options, model), .arg = "FILE", .complete = "file",
-     .help = "the model, a GGUF file"},
+    {.name = "model", .type = CLI_TEXT, CLI_OPT(options, model), .arg = "MODEL", .complete = "file",
+     .help = "the model: a GGUF file, the first of a split set, or a folder of safetensors with its config.json"},
     {.name = "prompt", .type = CLI_TEXT, CLI_OPT(options, prompt), .arg = "TEXT",
      .help = "the prompt"},
     {.name = "prompt-file", .type = CLI_TEXT, CLI_OPT(options, prompt_file), .arg = "FILE", .complete = "file",
@@ -77,8 +78,12 @@ static const cli_option table[] = {
      .help = "write chunks with shuffle, deflate and checksums"},
     {.name = "no-text", .type = CLI_FLAG, CLI_OPT(options, no_text),
      .help = "leave the text out of the trace, token ids stay"},
+    {.name = "weights", .type = CLI_CHOICE, CLI_OPT(options, weights), .arg = "HOW", .def = "file", .choices = weights,
+     .help = "matrices as they are in the file, or decoded to f32 when they are loaded"},
+    {.name = "pre", .type = CLI_TEXT, CLI_OPT(options, pre), .arg = "NAME",
+     .help = "split text by the rules of this pre-tokenizer, in place of the one that the model names"},
     {.name = "device", .type = CLI_TEXT, CLI_OPT(options, device), .arg = "DEVICE", .def = "auto",
-     .help = "where to run: auto, cpu or cuda:N"},
+     .help = "where to run: cpu, cuda, cuda:N, or auto, a GPU that can be used and else the processor"},
     {.name = "plan", .letter = 'n', .type = CLI_FLAG, CLI_OPT(options, plan),
      .help = "print bytes on disk, memory and time, and run nothing"},
     {.name = "force", .type = CLI_FLAG, CLI_OPT(options, force),
@@ -164,17 +169,27 @@ static kvt_code only_probes(const options *o, kvt_err *err)
     return KVT_OK;
 }
 
+static void print_memory(const char *where, int64_t bytes, int64_t weight)
+{
+    char all[32], file[32], run[32];
+    printf("%-10s %s at the peak: %s of weights, %s of the run\n", where,
+           size_print(bytes, all, sizeof all), size_print(weight, file, sizeof file),
+           size_print(bytes - weight, run, sizeof run));
+}
+
 static void print_plan(const cli *c, const kvt_capture_plan *p, int n_probe)
 {
-    char file[32], memory[32], weight[32], seconds[32];
+    char file[32], seconds[32];
     snprintf(seconds, sizeof seconds, "%.1f", p->seconds);
     if (c->json) {
         printf("{\"schema\": \"kvt-capture-plan-1\", \"prompt_tokens\": %lld, "
                "\"response_tokens_most\": %lld, \"file_bytes\": %lld, \"memory_bytes\": %lld, "
-               "\"weight_bytes\": %lld, \"seconds\": %s, \"probes\": %d, "
+               "\"weight_bytes\": %lld, \"device_bytes\": %lld, "
+               "\"device_weight_bytes\": %lld, \"seconds\": %s, \"probes\": %d, "
                "\"probe_bytes\": %lld, \"probe_seconds\": %.1f}\n",
                (long long)p->n_prompt, (long long)p->n_response, (long long)p->file_bytes,
                (long long)p->memory_bytes, (long long)p->weight_bytes,
+               (long long)p->device_bytes, (long long)p->device_weight_bytes,
                real_print(p->seconds, seconds, sizeof seconds), n_probe,
                (long long)p->probe_bytes, p->probe_seconds);
         return;
@@ -182,9 +197,9 @@ static void print_plan(const cli *c, const kvt_capture_plan *p, int n_probe)
     printf("tokens     %lld of prompt, at most %lld of response\n", (long long)p->n_prompt,
            (long long)p->n_response);
     printf("on disk    %s, uncompressed\n", size_print(p->file_bytes, file, sizeof file));
-    printf("in memory  %s, of it %s weights\n",
-           size_print(p->memory_bytes, memory, sizeof memory),
-           size_print(p->weight_bytes, weight, sizeof weight));
+    print_memory("in memory", p->memory_bytes, p->weight_bytes);
+    if (p->device_bytes)
+        print_memory("on the GPU", p->device_bytes, p->device_weight_bytes);
     printf("seconds    about %s, besides loading\n", seconds);
     if (n_probe)
         printf("probes     %d for each prompt, a draft for each of its budgets: of this %s and "
@@ -297,10 +312,11 @@ static kvt_code run(cli *c, const void *opts, int n_arg, char **arg, kvt_err *er
     buf text[2];
     bool adds = o->trace.n || n_arg;
     if (!o->model)
-        return kvt_fail(err, KVT_USAGE, "expected --model FILE; scripts/fetch-model gets one");
+        return kvt_fail(err, KVT_USAGE, "expected --model MODEL; scripts/fetch-model gets one");
     buf_init(&text[0], PROMPT_LIMIT);
     buf_init(&text[1], PROMPT_LIMIT);
-    kvt_model_options mo = {.device = o->device, .header_only = o->plan};
+    kvt_model_options mo = {
+        .device = o->device, .header_only = o->plan, .f32 = o->weights == 1, .pre = o->pre};
     kvt_code code = adds ? only_probes(o, err) : spec_of(&spec, c, o, text, err);
     if (!code)
         code = kvt_model_open(&m, o->model, &mo, &c->ctx, err);
@@ -323,8 +339,8 @@ const cli_command cli_command_capture = {
     .name = "capture",
     .group = "traces",
     .line = "run a model on prompts and write traces",
-    .usage = "--model FILE (--prompt TEXT | --prompt-file FILE | --prompts SET.jsonl) -o OUT "
-             "[OPTIONS] | --model FILE --probe NAME=kind:args@budget TRACE...",
+    .usage = "--model MODEL (--prompt TEXT | --prompt-file FILE | --prompts SET.jsonl) -o OUT "
+             "[OPTIONS] | --model MODEL --probe NAME=kind:args@budget TRACE...",
     .about =
         "Runs the model on a prompt, lets it answer (greedy unless a temperature is given) or "
         "takes the answer from --response, and records keys, values, queries and what every "

@@ -24,8 +24,8 @@ typedef struct options {
 static const cli_option table[] = {
     {"heldout", 0, CLI_LIST, CLI_OPT(options, heldout), .arg = "PATH", .complete = "trace",
      .help = "a trace, or a folder of them, whose loss and recall are printed; never trained on"},
-    {"model", 0, CLI_TEXT, CLI_OPT(options, model), .arg = "FILE", .complete = "file",
-     .help = "the model of the traces, a GGUF file; for what runs its layers"},
+    {"model", 0, CLI_TEXT, CLI_OPT(options, model), .arg = "MODEL", .complete = "file",
+     .help = "the model of the traces, a GGUF file or a folder; for what runs its layers"},
     {"out", 'o', CLI_TEXT, CLI_OPT(options, out), .arg = "FILE", .complete = "file",
      .help = "the file to write"},
     {"log", 0, CLI_TEXT, CLI_OPT(options, log), .arg = "FILE", .complete = "file",
@@ -242,7 +242,8 @@ static kvt_code train(cli *c, const options *o, kvt_train_spec *spec, kvt_err *e
     kvt_code code = KVT_OK;
     if (t && t->needs_model && o->model)
         code = kvt_model_open(&spec->model, o->model,
-                              &(kvt_model_options){.header_only = o->plan}, &c->ctx, err);
+                              &(kvt_model_options){.header_only = o->plan, .f32 = true},
+                              &c->ctx, err);
     if (code)
         return code;
     ctx.log = say;

@@ -90,7 +90,8 @@ KVT_API void kvt_capture_defaults(kvt_capture_spec *spec);
  * counted in all of them. */
 typedef struct kvt_capture_plan {
     int64_t n_prompt, n_response; /* tokens; the response at most */
-    int64_t file_bytes, memory_bytes, weight_bytes;
+    int64_t file_bytes, memory_bytes, weight_bytes; /* memory of the host */
+    int64_t device_bytes, device_weight_bytes;      /* of a GPU; 0: there is none */
     double seconds;       /* expected on this machine, from a short sgemm measurement */
     int64_t probe_bytes;  /* of file_bytes */
     double probe_seconds; /* of seconds */

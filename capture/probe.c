@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "capture/decoded.h"
+#include "capture/steps.h"
 #include "kvt/arena.h"
 
 void probe_out_free(probe_out *o)
@@ -40,6 +42,21 @@ static bool take_out(probe_out *o, const probe_state *s)
     return o->q && o->k && o->lse && o->norm && o->pos && (o->id || !s->id);
 }
 
+/* The largest matrix of a layer; a row by itself reads matrices as they lie. */
+static int64_t decoded_most(const kvt_weights *w, int64_t cap, bool one_by_one)
+{
+    int64_t most = 0;
+    for (int64_t l = 0; w->layer && !one_by_one && cap > 1 && l < w->geometry.n_layer; l++) {
+        const kvt_weights_layer *y = &w->layer[l];
+        const kvt_matrix *all[] = {&y->wq, &y->wk, &y->wv, &y->wo, &y->gate, &y->up, &y->down};
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+            int64_t n = decoded_floats(&all[i], 1);
+            most = n > most ? n : most;
+        }
+    }
+    return most;
+}
+
 static bool take_state(probe_state *s)
 {
     const kvt_geometry *g = s->g;
@@ -58,29 +75,55 @@ static bool take_state(probe_state *s)
     s->up = kvt_alloc(n * g->n_ff, sizeof(float));
     s->low = kvt_alloc(n * rank, sizeof(float));
     s->table = kvt_alloc(n * g->head_dim, sizeof(float));
+    s->local = kvt_alloc(n * g->head_dim, sizeof(float));
+    s->decoded = kvt_alloc(decoded_most(s->p->weights, s->cap, s->one_by_one), sizeof(float));
     s->k = kvt_alloc(own, sizeof(float));
     s->v = kvt_alloc(own, sizeof(float));
     s->logit = kvt_alloc(g->n_vocab, sizeof(float));
     s->scratch = kvt_alloc(s->n_thread * s->stride, sizeof(float));
     return s->pos && s->first && s->x && s->y && s->q && s->o && s->kv && s->gate && s->up &&
-           s->low && s->table && s->k && s->v && s->logit && s->scratch;
+           s->low && s->table && s->local && s->decoded && s->k && s->v && s->logit &&
+           s->scratch;
 }
 
-int64_t probe_state_bytes(const kvt_geometry *g, int64_t n_prompt, int64_t n, bool one_by_one,
+int64_t probe_state_bytes(const kvt_weights *w, int64_t n_prompt, int64_t n, bool one_by_one,
                           int64_t rank, int n_thread)
 {
+    const kvt_geometry *g = &w->geometry;
     int64_t hd = g->n_head * g->head_dim, gd = g->n_kv_head * g->head_dim;
     probe_state s = {.g = g, .n_prompt = n_prompt, .cap = n, .one_by_one = one_by_one};
-    int64_t row = 2 + 2 * g->n_hidden + 2 * hd + gd + 2 * g->n_ff + rank + g->head_dim;
+    int64_t row = 2 + 2 * g->n_hidden + 2 * hd + gd + 2 * g->n_ff + rank + 2 * g->head_dim;
     int64_t own = 2 * (one_by_one ? g->n_layer : 1) * gd;
     return (int64_t)sizeof(float) *
-           (n * (row + own) + g->n_vocab + n_thread * (probe_attend_floats(&s) + 15));
+           (n * (row + own) + g->n_vocab + decoded_most(w, n, one_by_one) +
+            n_thread * (probe_attend_floats(&s) + 15));
+}
+
+/* Cosines and sines of row r. */
+static void turn_row(probe_state *s, const double *freq, double factor, bool local, int64_t r)
+{
+    int64_t d = s->g->head_dim;
+    rope_table((local ? s->local : s->table) + r * d, freq, factor, s->pos[r], 1, d);
+}
+
+static void turn_rows(probe_state *s)
+{
+    double freq[KVT_HEAD_DIM_MAX / 2];
+    bool done[2] = {false, false};
+    for (int l = 0; l < s->g->n_layer; l++) {
+        bool local = kvt_geometry_is_local(s->g, l);
+        if (done[local])
+            continue;
+        double factor = kvt_geometry_rope(freq, s->g, l);
+        for (int64_t r = 0; r < s->cap; r++)
+            turn_row(s, freq, factor, local, r);
+        done[local] = true;
+    }
 }
 
 static kvt_code place_rows(probe_state *s, kvt_err *err)
 {
     const probe_pass *p = s->p;
-    const kvt_geometry *g = s->g;
     for (int64_t r = 0; r < s->cap; r++) {
         s->pos[r] = p->pos ? p->pos[r] : (int32_t)(s->n_prompt + r);
         if (s->pos[r] < s->n_prompt)
@@ -93,9 +136,8 @@ static kvt_code place_rows(probe_state *s, kvt_err *err)
         s->first[r] = r == 0                                             ? 0
                       : p->segment && p->segment[r] != p->segment[r - 1] ? r
                                                                          : s->first[r - 1];
-        rope_table(s->table + r * g->head_dim, g->rope_freq, g->rope_attn_factor, s->pos[r], 1,
-                   g->head_dim);
     }
+    turn_rows(s);
     return KVT_OK;
 }
 
@@ -140,6 +182,8 @@ void probe_end(probe_state *s)
     kvt_free(s->up);
     kvt_free(s->low);
     kvt_free(s->table);
+    kvt_free(s->local);
+    kvt_free(s->decoded);
     kvt_free(s->k);
     kvt_free(s->v);
     kvt_free(s->logit);
@@ -153,8 +197,9 @@ kvt_code probe_embed(probe_state *s, int64_t r, int32_t id, kvt_err *err)
     if (id < 0 || id >= s->g->n_vocab)
         return kvt_fail(err, KVT_USAGE, "token %d of a probe: the vocabulary has %lld", id,
                         (long long)s->g->n_vocab);
+    const float *from = matrix_rows(&s->p->weights->embed, id, 1, x);
     for (int64_t i = 0; i < e; i++)
-        x[i] = matrix_floats(&s->p->weights->embed)[id * e + i] * scale;
+        x[i] = from[i] * scale;
     s->id[r] = id;
     return KVT_OK;
 }
@@ -165,7 +210,9 @@ kvt_code probe_embed(probe_state *s, int64_t r, int32_t id, kvt_err *err)
 typedef struct product {
     const probe_state *s;
     float *out;
-    const float *x, *w; /* [n in], [n_out in] */
+    const float *x;
+    const kvt_matrix *matrix; /* [n_out in] */
+    const float *w;           /* its values; NULL for a row by itself */
     int64_t in, n_out;
     const adapter_map *lora; /* its a is NULL: none */
     float scale;
@@ -195,7 +242,7 @@ static void piece(const product *p, int64_t row, int64_t column)
     int64_t n = p->n_out - column < PROBE_COLUMNS ? p->n_out - column : PROBE_COLUMNS;
     float *c = p->out + row * p->n_out + column;
     if (s->n == 1)
-        s->b->gemv(c, p->w + column * p->in, p->x, n, p->in);
+        s->b->matvec(c, p->matrix, column, n, p->x);
     else
         gemm(p, c, p->x + row * p->in, p->w + column * p->in, m, n, p->in, p->n_out, 1, 0);
     if (p->lora->a)
@@ -203,17 +250,19 @@ static void piece(const product *p, int64_t row, int64_t column)
 }
 
 /* out [n n_out] = x w^T, and the LoRA of that map. */
-static void project(const probe_state *s, float *out, const float *x, const float *w, int layer,
-                    adapter_map_id map)
+static void project(const probe_state *s, float *out, const float *x, const kvt_matrix *w,
+                    int layer, adapter_map_id map)
 {
     static const adapter_map none;
     const adapter *a = s->p->adapter;
-    product p = {.s = s, .out = out, .x = x, .w = w, .lora = &none};
+    product p = {.s = s, .out = out, .x = x, .matrix = w, .lora = &none};
     adapter_map_shape(s->g, map, &p.in, &p.n_out);
     if (a && a->rank && a->layer[layer][map].a) {
         p.lora = &a->layer[layer][map];
         p.scale = (float)(a->alpha / (double)a->rank);
     }
+    if (s->n > 1)
+        decoded_fill(&p.w, s->decoded, &w, 1, s->n_thread);
     int64_t n_row = (s->n + PROBE_ROWS - 1) / PROBE_ROWS;
     int64_t n_column = (p.n_out + PROBE_COLUMNS - 1) / PROBE_COLUMNS;
     for (int64_t i = 0; p.lora->a && i < n_row; i++) {
@@ -262,16 +311,21 @@ static void project_in(probe_state *s, int layer)
     const kvt_geometry *g = s->g;
     const kvt_weights_layer *w = &s->p->weights->layer[layer];
     int64_t d = g->head_dim, hd = g->n_head * d, gd = g->n_kv_head * d;
-    const float *table = s->table + s->done * d;
+    const float *table = (kvt_geometry_is_local(g, layer) ? s->local : s->table) + s->done * d;
     s->b->rmsnorm(s->y, s->x, w->attn_norm, s->n, g->n_hidden, g->norm_eps);
-    project(s, s->q, s->y, matrix_floats(&w->wq), layer, ADAPTER_Q);
+    project(s, s->q, s->y, &w->wq, layer, ADAPTER_Q);
+    steps_bias(s->b, s->q, w->bq, s->n, hd);
+    steps_head_norm(s->b, s->q, w->q_norm, s->n * g->n_head, g);
     s->b->rope(s->q, hd, table, s->n, g->n_head, d);
     spread(s, s->q, g->n_head, s->out->q + layer * hd * s->cap, NULL);
-    project(s, s->kv, s->y, matrix_floats(&w->wk), layer, ADAPTER_K);
+    project(s, s->kv, s->y, &w->wk, layer, ADAPTER_K);
+    steps_bias(s->b, s->kv, w->bk, s->n, gd);
+    steps_head_norm(s->b, s->kv, w->k_norm, s->n * g->n_kv_head, g);
     s->b->rope(s->kv, gd, table, s->n, g->n_kv_head, d);
     spread(s, s->kv, g->n_kv_head, s->out->k + layer * gd * s->cap,
            probe_own(s, s->k, layer, 0));
-    project(s, s->kv, s->y, matrix_floats(&w->wv), layer, ADAPTER_V);
+    project(s, s->kv, s->y, &w->wv, layer, ADAPTER_V);
+    steps_bias(s->b, s->kv, w->bv, s->n, gd);
     spread(s, s->kv, g->n_kv_head, NULL, probe_own(s, s->v, layer, 0));
 }
 
@@ -279,26 +333,24 @@ static void project_out(probe_state *s, int layer)
 {
     const kvt_geometry *g = s->g;
     const kvt_weights_layer *w = &s->p->weights->layer[layer];
-    int64_t e = g->n_hidden;
-    project(s, s->y, s->o, matrix_floats(&w->wo), layer, ADAPTER_O);
-    s->b->add(s->x, s->y, s->n * e);
-    s->b->rmsnorm(s->y, s->x, w->ffn_norm, s->n, e, g->norm_eps);
-    project(s, s->gate, s->y, matrix_floats(&w->gate), layer, ADAPTER_GATE);
-    project(s, s->up, s->y, matrix_floats(&w->up), layer, ADAPTER_UP);
-    s->b->silu_mul(s->gate, s->up, s->n * g->n_ff);
-    project(s, s->y, s->gate, matrix_floats(&w->down), layer, ADAPTER_DOWN);
-    s->b->add(s->x, s->y, s->n * e);
+    project(s, s->y, s->o, &w->wo, layer, ADAPTER_O);
+    steps_residual(s->b, s->x, s->y, w->post_attn_norm, s->n, g);
+    s->b->rmsnorm(s->y, s->x, w->ffn_norm, s->n, g->n_hidden, g->norm_eps);
+    project(s, s->gate, s->y, &w->gate, layer, ADAPTER_GATE);
+    project(s, s->up, s->y, &w->up, layer, ADAPTER_UP);
+    steps_gate(s->b, s->p->weights, s->gate, s->up, s->n * g->n_ff);
+    project(s, s->y, s->gate, &w->down, layer, ADAPTER_DOWN);
+    steps_residual(s->b, s->x, s->y, w->post_ffn_norm, s->n, g);
 }
 
 static void run_logits(probe_state *s)
 {
     const kvt_weights *w = s->p->weights;
-    int64_t e = s->g->n_hidden, V = s->g->n_vocab, width = 4096;
+    int64_t e = s->g->n_hidden, V = s->g->n_vocab, width = 256;
     s->b->rmsnorm(s->y, s->x + (s->n - 1) * e, w->out_norm, 1, e, s->g->norm_eps);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(s->n_thread)
     for (int64_t v = 0; v < V; v += width)
-        s->b->gemv(s->logit + v, matrix_floats(&w->lm_head) + v * e, s->y,
-                   V - v < width ? V - v : width, e);
+        s->b->matvec(s->logit + v, &w->lm_head, v, V - v < width ? V - v : width, s->y);
 }
 
 kvt_code probe_rows(probe_state *s, int64_t n, bool logits, kvt_err *err)

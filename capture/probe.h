@@ -53,7 +53,7 @@ KVT_CHECKED kvt_code probe_draft(probe_out *out, const probe_pass *p, int32_t fi
                                  const void *user, kvt_err *err);
 void probe_out_free(probe_out *o);
 /* Memory that n rows take beside their results; drafts run one by one. */
-int64_t probe_state_bytes(const kvt_geometry *g, int64_t n_prompt, int64_t n, bool one_by_one,
+int64_t probe_state_bytes(const kvt_weights *w, int64_t n_prompt, int64_t n, bool one_by_one,
                           int64_t rank, int n_thread);
 
 /* A trace as a kvt_prompt: halves of all layers of the model. FORMAT: without them. The trace

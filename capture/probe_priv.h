@@ -24,7 +24,8 @@ typedef struct probe_state {
     float *kv;             /* f32 [cap G D] a projection on its way */
     float *gate, *up;      /* f32 [cap F] */
     float *low;            /* f32 [cap r] */
-    float *table;          /* f32 [cap D] */
+    float *table, *local;  /* f32 [cap D] cosines and sines; of layers with the local base */
+    float *decoded;        /* f32: the matrix of a product, where it is not f32 */
     float *k, *v;          /* f32 [layers G cap D] the rows' own */
     float *logit;          /* f32 [V] */
     float *scratch;        /* f32 [n_thread stride] */

@@ -97,8 +97,8 @@ static void add_wish(count *c, const wish *w)
     c->to->file_bytes += n * (GROUP_BYTES + kvt_probe_bytes(c->facts, c->n_layer, &info));
     /* What ran is held until it is stored: all layers of the model. */
     c->to->memory_bytes += n * kvt_probe_bytes(c->facts, (int)g->n_layer, &info);
-    c->working =
-        kvt_max(c->working, probe_state_bytes(g, N, n_row, draft, rank, kvt_threads(c->ctx)));
+    c->working = kvt_max(c->working, probe_state_bytes(model_weights(c->p->m), N, n_row, draft,
+                                                       rank, kvt_threads(c->ctx)));
     c->to->flops += n * row_flops(g, (double)n_row, (double)N);
     if (draft) { /* token by token */
         c->to->stream_bytes +=

@@ -4,13 +4,14 @@
  *   KERNEL(add_kernel, dev_add_args)                     one struct of arguments, named a
  *   {
  *       SHARED(float, part);                             dynamic shared memory, its only kind
- *       int64_t i = (int64_t)BLOCK_X * blockDim.x + THREAD_X;
+ *       int64_t i = BLOCK_X * BLOCK_DIM_X + THREAD_X;
  *       BARRIER();
  *   }
  *   kvt_code cuda_add(kvt_device *d, const dev_add_args *a, kvt_err *err)     (in LAUNCHERS)
  *   {
  *       return LAUNCH(d, add_kernel, *a, grid3(blocks, 1, 1), 256, bytes, err);
- *   }
+ *   }                     threads: a number, or grid3(x, y, 1); bytes: up to 48 KiB; blocks:
+ * not 0
  *
  * The source is C17 that is C++17 as well: casts of void pointers are written, no compound
  * literals, no designated initialisers, no `restrict`, no return in front of a barrier, no
@@ -44,6 +45,7 @@
 #define BLOCK_Y            ((int64_t)blockIdx.y)
 #define BLOCK_Z            ((int64_t)blockIdx.z)
 #define BLOCK_DIM_X        ((int)blockDim.x)
+#define BLOCK_DIM_Y        ((int)blockDim.y)
 #define GRID_DIM_X         ((int64_t)gridDim.x)
 
 DEVICE_FN float half_of(uint16_t x)
@@ -72,7 +74,9 @@ DEVICE_FN uint16_t to_bf16(float x)
 
 static inline dim3 grid3(int64_t x, int64_t y, int64_t z)
 {
-    return dim3((unsigned)x, (unsigned)y, (unsigned)z);
+    const int64_t most = 0x7fffffff; /* 0 of what is beyond, so that the launch is refused */
+    return dim3(x > most ? 0u : (unsigned)x, y > most ? 0u : (unsigned)y,
+                z > most ? 0u : (unsigned)z);
 }
 
 #else
@@ -87,6 +91,10 @@ extern "C" {
  * launch. */
 void *cuda_stream(kvt_device *d);
 kvt_code cuda_launched(kvt_device *d, const char *kernel, kvt_err *err);
+#define DEVICE_KERNEL(name) \
+    kvt_code cuda_##name(kvt_device *d, const dev_##name##_args *a, kvt_err *err);
+#include "compute/device.def"
+#undef DEVICE_KERNEL
 #ifdef __cplusplus
 }
 #endif

@@ -2,9 +2,11 @@
  *
  *   make_gguf OUT.gguf [layers=2 heads=4 kv_heads=2 dim=12 hidden=48 ff=96 context=4096
  *                       vocab=320 pad_rows=0 type=0 seed=1 spread=0.08 arch=llama drop=TENSOR
- *                       embed_type=0 window=0 vocabulary=1 template=1]
+ *                       embed_type=0 window=0 vocabulary=1 template=1
+ *                       folder=0 v5=0 parts=1 nested=0]
  *
  * The names are those of model_make_options; arch=NAME first gives what model_make_of() gives.
+ * folder=1 makes a Hugging Face folder, with the other three of model_make_folder_options.
  * A type that gguf_make cannot write (31, a removed one) gives tensors of that type without
  * data. */
 #include "tests/model_make.h"
@@ -12,6 +14,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static struct {
+    bool is_folder;
+    model_make_folder_options of;
+} folder;
+
+static bool set_folder(const char *name, double x)
+{
+    if (!strcmp(name, "folder"))
+        folder.is_folder = x > 0.5;
+    else if (!strcmp(name, "v5"))
+        folder.of.v5 = x > 0.5;
+    else if (!strcmp(name, "nested"))
+        folder.of.nested = x > 0.5;
+    else if (!strcmp(name, "parts"))
+        folder.of.n_part = (int)x;
+    else
+        return false;
+    return true;
+}
 
 static bool set_text(model_make_options *o, const char *name, const char *text)
 {
@@ -53,7 +75,7 @@ static bool set(model_make_options *o, const char *name, const char *text)
     else if (!strcmp(name, "template"))
         o->no_template = x < 0.5;
     else
-        return false;
+        return set_folder(name, x);
     return true;
 }
 
@@ -70,5 +92,7 @@ int main(int argc, char **argv)
         if (!name[0] || !set(&o, name, is + 1))
             return fprintf(stderr, "make_gguf: cannot use '%s'\n", argv[i]), 2;
     }
-    return model_make_gguf(argv[1], &o) ? 0 : 1;
+    bool done = folder.is_folder ? model_make_folder(argv[1], &o, &folder.of)
+                                 : model_make_gguf(argv[1], &o);
+    return done ? 0 : 1;
 }

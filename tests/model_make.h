@@ -79,10 +79,12 @@ float *model_make_values(const model_make_options *o, const model_make_tensor *t
  */
 
 typedef struct model_make_folder_options {
-    bool v5;        /* rope_parameters and dtype, as transformers 5 writes them */
-    bool nested;    /* gemma3: everything in text_config, tensors behind "language_model." */
-    int n_part;     /* > 1: so many parts and model.safetensors.index.json */
-    bool no_config; /* config.json is the caller's */
+    bool v5;           /* rope_parameters and dtype, as transformers 5 writes them */
+    bool nested;       /* gemma3: everything in text_config, tensors behind "language_model." */
+    int n_part;        /* 2 to 8: so many parts and model.safetensors.index.json */
+    const char *rope;  /* the fields of the rotary scaling, in place of the model's: llama3 */
+    const char *extra; /* members of config.json more: "\"use_sliding_window\": true" */
+    bool no_config;    /* config.json is the caller's */
     /* For what else belongs into a folder (tokenizer.json); false: it failed. */
     bool (*more)(const char *folder, const model_make_options *o);
 } model_make_folder_options;

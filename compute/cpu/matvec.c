@@ -1,5 +1,7 @@
-/* matvec.c - a matrix in its file's type times a vector (compute/matrix.h). */
+/* matvec.c - a matrix in its file's type times a vector (compute/matrix.h): the definition, and
+ * which code runs. */
 #include "compute/backend.h"
+#include "compute/cpu/matvec_priv.h"
 
 enum { PIECE = 256 }; /* weights that are decoded at a time: a multiple of every block */
 
@@ -18,10 +20,18 @@ static float row_times(const kvt_matrix *w, int64_t row, const float *x)
     return (float)sum;
 }
 
+void matvec_plain(float *y, const kvt_matrix *w, int64_t row, int64_t n, const float *x)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = row_times(w, row + i, x);
+}
+
 void cpu_matvec(float *y, const kvt_matrix *w, int64_t row, int64_t n, const float *x)
 {
+    const matvec_in in = {(const uint8_t *)w->data + row * w->row_bytes, n, w->n_col,
+                          w->row_bytes, x};
     if (w->type == QUANT_F32)
         cpu_gemv(y, matrix_floats(w) + row * w->n_col, x, n, w->n_col);
-    for (int64_t i = 0; w->type != QUANT_F32 && i < n; i++)
-        y[i] = row_times(w, row + i, x);
+    else if (!matvec_avx512(y, w->type, &in) && !matvec_avx2(y, w->type, &in))
+        matvec_plain(y, w, row, n, x);
 }

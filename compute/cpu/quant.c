@@ -248,6 +248,7 @@ void quant_decode_plain(float *out, int type, const void *in, int64_t n_weight)
 
 void quant_decode(float *out, int type, const void *in, int64_t n_weight)
 {
-    if (!quant_decode_avx2(out, type, in, n_weight))
+    if (!quant_decode_avx512(out, type, in, n_weight) &&
+        !quant_decode_avx2(out, type, in, n_weight))
         quant_decode_plain(out, type, in, n_weight);
 }

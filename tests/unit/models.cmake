@@ -1,6 +1,7 @@
 # Model files: GGUF, block types, architectures, weights.
 set(gguf_make ${PROJECT_SOURCE_DIR}/tests/gguf_make.c ${PROJECT_SOURCE_DIR}/tests/model_make.c)
 kvt_test(test_quant LABEL unit MODULES compute SOURCES test_quant.c)
+kvt_test(test_matvec LABEL unit MODULES compute SOURCES test_matvec.c)
 kvt_test(test_gguf LABEL unit MODULES capture SOURCES test_gguf.c ${gguf_make})
 kvt_test(test_gguf_rules LABEL unit MODULES capture SOURCES test_gguf_rules.c ${gguf_make})
 kvt_test(test_arch LABEL unit MODULES capture SOURCES test_arch.c ${gguf_make})

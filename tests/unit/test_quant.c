@@ -1,5 +1,6 @@
 /* test_quant.c - dequantisers: the published blocks of cases C033 and C034, blocks decoded
- * by the gguf package, every half and brain float, AVX2 against the definition, exact sizes. */
+ * by the gguf package, every half and brain float, AVX2 and AVX-512 against the definition,
+ * exact sizes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +117,16 @@ static bool same(const float *a, const float *b, int64_t n)
     return true;
 }
 
+static const char *const levels[] = {"the processor", "avx2", "baseline"};
+
+/* quant_decode by the code of a level. */
+static void decode_at(const char *level, float *out, int type, const void *in, int64_t n)
+{
+    setenv("KVT_SIMD", level, 1);
+    quant_decode(out, type, in, n);
+    unsetenv("KVT_SIMD");
+}
+
 /* tests/golden/quant.py says what the file holds and where its values come from. */
 static void gguf_package_agrees(void **state)
 {
@@ -141,9 +152,11 @@ static void gguf_package_agrees(void **state)
         quant_decode_plain(got, q->type, blocks, n);
         if (!same(got, want, n))
             fail_msg("%s: the definition differs from gguf", q->name);
-        quant_decode(got, q->type, blocks, n);
-        if (!same(got, want, n))
-            fail_msg("%s: the fast code differs from gguf", q->name);
+        for (int l = 0; l < CHECK_COUNT(levels); l++) {
+            decode_at(levels[l], got, q->type, blocks, n);
+            if (!same(got, want, n))
+                fail_msg("%s: the code of %s differs from gguf", q->name, levels[l]);
+        }
     }
     assert_int_equal(n_type, 11);
     buf_fini(&file);
@@ -160,8 +173,8 @@ static void halves_and_brain_floats_are_exact(void **state)
     assert_true(in && f16 && bf16 && plain);
     for (int i = 0; i < ALL; i++)
         in[i] = (uint16_t)i;
-    quant_decode(f16, QUANT_F16, in, ALL);
-    quant_decode(bf16, QUANT_BF16, in, ALL);
+    decode_at(levels[0], f16, QUANT_F16, in, ALL);
+    decode_at(levels[0], bf16, QUANT_BF16, in, ALL);
     for (int i = 0; i < ALL; i++) {
         int e = i >> 10 & 31, m = i & 1023;
         double v = e == 31 ? (m ? (double)NAN : (double)INFINITY)
@@ -175,10 +188,12 @@ static void halves_and_brain_floats_are_exact(void **state)
         if (!same(&bf16[i], &want, 1))
             fail_msg("brain float %04x: expected %g, got %g", i, (double)want, (double)bf16[i]);
     }
-    quant_decode_plain(plain, QUANT_F16, in, ALL);
-    assert_true(same(plain, f16, ALL));
-    quant_decode_plain(plain, QUANT_BF16, in, ALL);
-    assert_true(same(plain, bf16, ALL));
+    for (int l = 1; l < CHECK_COUNT(levels); l++) {
+        decode_at(levels[l], plain, QUANT_F16, in, ALL);
+        assert_true(same(plain, f16, ALL));
+        decode_at(levels[l], plain, QUANT_BF16, in, ALL);
+        assert_true(same(plain, bf16, ALL));
+    }
     kvt_free(in);
     kvt_free(f16);
     kvt_free(bf16);
@@ -199,8 +214,10 @@ static void fast_code_equals_the_definition(void **state)
             continue;
         n_type++;
         for (int round = 0; round < 48; round++) {
-            int64_t n = counts[round % 3] * q->n_weight;
-            int64_t n_byte = counts[round % 3] * q->n_byte, start = round / 3 % 8;
+            /* A type without blocks has odd lengths, too. */
+            int64_t n_block = counts[round % 3] + (q->n_weight == 1 ? round : 0);
+            int64_t n = n_block * q->n_weight;
+            int64_t n_byte = n_block * q->n_byte, start = round / 3 % 8;
             uint8_t *in = malloc((size_t)(n_byte + start));
             float *plain = malloc((size_t)n * sizeof *plain);
             float *fast = malloc((size_t)n * sizeof *fast);
@@ -210,10 +227,12 @@ static void fast_code_equals_the_definition(void **state)
                 in[i] = (uint8_t)(seed >> 24);
             }
             quant_decode_plain(plain, type, in + start, n);
-            quant_decode(fast, type, in + start, n);
-            if (!same(plain, fast, n))
-                fail_msg("%s, %d blocks from byte %d: bits differ (round %d)", q->name,
-                         counts[round % 3], (int)start, round);
+            for (int l = 0; l < CHECK_COUNT(levels); l++) {
+                decode_at(levels[l], fast, type, in + start, n);
+                if (!same(plain, fast, n))
+                    fail_msg("%s by %s, %d blocks from byte %d: bits differ (round %d)",
+                             q->name, levels[l], (int)n_block, (int)start, round);
+            }
             free(in);
             free(plain);
             free(fast);

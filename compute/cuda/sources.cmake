@@ -1,4 +1,6 @@
 # The kernels of the CUDA device, for nvcc (compute/) and for the host shim (tests/gpu/).
 set(KVT_CUDA_KERNELS
+  act.cu add.cu cast.cu dequant.cu embed.cu gemv.cu merge.cu moments.cu norms.cu record.cu rmsnorm.cu
+  rope.cu softmax.cu top.cu
 )
 list(TRANSFORM KVT_CUDA_KERNELS PREPEND ${PROJECT_SOURCE_DIR}/compute/cuda/)

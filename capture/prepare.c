@@ -154,7 +154,7 @@ static kvt_code render(prepared *p, const kvt_model *m, const kvt_capture_spec *
     if (bytes == 0)
         return kvt_fail(err, KVT_USAGE, "the prompt is empty");
     int32_t bos = tokenizer_bos(m->tokenizer);
-    bpe_text bos_text = bos >= 0 ? tokenizer_bytes(m->tokenizer, bos) : (bpe_text){NULL, 0};
+    token_text bos_text = bos >= 0 ? tokenizer_bytes(m->tokenizer, bos) : (token_text){NULL, 0};
     char *first = bos_text.data ? kvt_arena_get(a, bos_text.n + 1) : NULL;
     if (first)
         memcpy(first, bos_text.data, bos_text.n);

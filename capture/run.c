@@ -79,7 +79,7 @@ void capture_facts(kvt_writer_spec *out, const kvt_model *m, const kvt_capture_s
     snprintf(f->weights_digest, sizeof f->weights_digest, "%s", m->weights->digest);
     snprintf(f->weights_type, sizeof f->weights_type, "%s%.50s", m->f32 ? "f32 from " : "",
              m->weights->types);
-    snprintf(f->tokenizer, sizeof f->tokenizer, "gpt2/%s", tokenizer_pre(m->tokenizer));
+    snprintf(f->tokenizer, sizeof f->tokenizer, "%s", tokenizer_kind(m->tokenizer));
     describe_sampling(f->sampling, sizeof f->sampling, spec);
     snprintf(f->attention, sizeof f->attention, "%s tiles of %lld queries, whole rows",
              kvt_backend_name(m->backend), (long long)r->tile);

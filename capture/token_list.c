@@ -14,6 +14,7 @@ void token_list_fini(token_list *list)
     kvt_free(list->id);
     kvt_free(list->offset);
     kvt_free(list->flag);
+    kvt_free(list->space);
     buf_fini(&list->text);
     *list = (token_list){0};
 }
@@ -51,13 +52,28 @@ void token_list_put(token_list *list, int32_t id, int64_t n, uint8_t flag)
     list->n++;
 }
 
+kvt_code token_list_space(token_list *list, kvt_err *err)
+{
+    if (list->n_space == list->cap_space) {
+        int64_t cap = list->cap_space ? 2 * list->cap_space : 16;
+        size_t *space = kvt_resize(list->space, list->cap_space, cap, sizeof *space);
+        if (!space)
+            return kvt_fail_memory(err, (size_t)cap * sizeof *space);
+        list->space = space;
+        list->cap_space = cap;
+    }
+    list->space[list->n_space++] = list->text.n;
+    buf_char(&list->text, ' ');
+    return buf_check(&list->text, err);
+}
+
 kvt_code token_list_push(token_list *list, const tokenizer *t, int32_t id, uint8_t flag,
                          kvt_err *err)
 {
     if (id < 0 || id >= tokenizer_count(t))
         return kvt_fail(err, KVT_FORMAT, "token: expected an id below %lld, got %d",
                         (long long)tokenizer_count(t), (int)id);
-    bpe_text text = tokenizer_bytes(t, id);
+    token_text text = tokenizer_bytes(t, id);
     if (token_list_reserve(list, 1, err))
         return err->code;
     buf_add(&list->text, text.data, text.n);

@@ -1,62 +1,42 @@
-/* tokenizer.c - byte-level BPE: control tokens, normal form, words by pattern, merges.
+/* tokenizer.c - from text to ids: cut-out tokens, normal form, words, merges.
  *
  * In this order:
  *
  *   1. tokens that stand for themselves are cut out: user-defined ones anywhere, control
- *      tokens in the ranges where the caller allows them; leftmost, then longest
- *   2. what lies between is brought to normal form where the model has one
- *   3. it is cut into words by the pre-tokenizer's patterns (`forms` below)
- *   4. each word is merged by rank (bpe.c)
+ *      tokens in the ranges where the caller allows them; leftmost, then longest (fixed.c)
+ *   2. what lies between is brought to normal form, and gets a space in front where the kind
+ *      puts one there
+ *   3. it is cut into words by a pre-tokenizer (pre.c) where the kind has one, else it is one
+ *   4. each word is merged by a list of merges (bpe.c) or by scores (spm.c)
  */
 #include "capture/tokenizer_priv.h"
 
-#include "base/regex.h"
 #include "base/text.h"
+#include "capture/bpe.h"
+#include "capture/fixed.h"
+#include "capture/pre.h"
+#include "capture/spm.h"
 #include "kvt/arena.h"
 
+#include <stdio.h>
 #include <string.h>
 
-/* \p{White_Space} stands where the models' files say \s: PCRE2's \s has U+180E, which is not
- * white space any more. */
-#define WS     "\\p{White_Space}"
-#define NOT_WS "\\P{White_Space}"
-#define LLAMA_LIKE(digits)                                                          \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" WS \
-    "\\p{L}\\p{N}]+[\\r\\n]*|" WS "*[\\r\\n]+|" WS "+(?!" NOT_WS ")|" WS "+"
-
-static const char GPT2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS
-                           "\\p{L}\\p{N}]+|" WS "+(?!" NOT_WS ")|" WS "+";
-static const char LLAMA3[] = LLAMA_LIKE("\\p{N}{1,3}");
-static const char QWEN2[] = LLAMA_LIKE("\\p{N}");
-
-/* What a name in tokenizer.ggml.pre means. */
-typedef struct pre_form {
+/* What the models of a kind have in common. */
+typedef struct kind {
     const char *name;
-    const char *digits; /* cut out first; the words are looked for in each piece by itself */
-    const char *words;
-    bool whole;   /* a word that is a token is taken as it is (ignore_merges) */
-    bool add_bos; /* unless the file says otherwise */
-    bool nfc;
-} pre_form;
+    vocab_script script;
+    bool words;   /* a pre-tokenizer cuts the text */
+    bool scores;  /* merges by score, not by a list */
+    bool add_bos; /* unless the file says otherwise, and the same for */
+    tokenizer_space space;
+} kind;
 
-/* clang-format off */
-static const pre_form forms[] = {
-    {"gpt-2",            NULL,     GPT2,   false, false, false},
-    {"smollm",           "\\p{N}", GPT2,   false, false, false},
-    {"starcoder",        "\\p{N}", GPT2,   false, false, false},
-    {"refact",           "\\p{N}", GPT2,   false, false, false},
-    {"command-r",        "\\p{N}", GPT2,   false, false, false},
-    {"codeshell",        "\\p{N}", GPT2,   false, false, false},
-    {"llama-bpe",        NULL,     LLAMA3, true,  true,  false},
-    {"llama3",           NULL,     LLAMA3, true,  true,  false},
-    {"llama-v3",         NULL,     LLAMA3, true,  true,  false},
-    {"falcon3",          NULL,     LLAMA3, true,  true,  false},
-    {"qwen2",            NULL,     QWEN2,  false, false, true},
-    {"deepseek-r1-qwen", NULL,     QWEN2,  false, false, true},
-    {"megrez",           NULL,     QWEN2,  false, false, true},
+static const kind kinds[] = {
+    {"gpt2", VOCAB_ALPHABET, .words = true},
+    {"llama", VOCAB_SPACES, .scores = true, .add_bos = true, .space = TOKENIZER_SPACE_EACH},
+    {"bpe", VOCAB_SPACES, .words = false},
 };
-/* clang-format on */
-enum { N_FORM = sizeof forms / sizeof forms[0] };
+enum { N_KIND = sizeof kinds / sizeof kinds[0] };
 
 /* Ends of a turn or text that files often leave out of their lists of end tokens. */
 static const char *const known_stops[] = {
@@ -65,30 +45,34 @@ static const char *const known_stops[] = {
 };
 enum { N_STOP = sizeof known_stops / sizeof known_stops[0] };
 
-/* A token that is cut out of the text before anything else. */
-typedef struct fixed {
-    int32_t id;
-    int32_t next; /* another one with the same first byte, not longer; -1: none */
-} fixed;
-
 struct tokenizer {
-    const pre_form *form;
-    regex *digits, *words;
-    bpe *bpe;
+    const kind *kind;
+    const pre_form *form; /* NULL: the kind has no words */
+    vocab *vocab;
+    fixed *fixed;
+    pre *pre; /* NULL: without words */
+    bpe *bpe; /* one of the two */
+    spm *spm;
     uint8_t *type; /* [n_token] */
     uint8_t *stop; /* [n_token] 1: ends the text */
     int64_t n_token;
     int32_t bos;
-    bool add_bos, nfc;
+    bool add_bos, nfc, space_once;
+    tokenizer_space space;
+    char name[64];
     char *chat;
-    fixed *fixed;       /* [n_fixed] */
-    int32_t first[256]; /* by first byte, -1: none */
-    int64_t n_fixed;
 };
 
-static bool stands_for_itself(int type)
+tokenizer_source tokenizer_source_empty(void)
 {
-    return type == TOKEN_CONTROL || type == TOKEN_UNKNOWN || type == TOKEN_USER;
+    return (tokenizer_source){.bos = -1,
+                              .eos = -1,
+                              .eot = -1,
+                              .unk = -1,
+                              .add_bos = -1,
+                              .nfc = -1,
+                              .ignore_merges = -1,
+                              .space = -1};
 }
 
 bool tokenizer_is_special(const tokenizer *t, int32_t id)
@@ -106,9 +90,13 @@ int64_t tokenizer_count(const tokenizer *t)
 {
     return t->n_token;
 }
+const char *tokenizer_kind(const tokenizer *t)
+{
+    return t->name;
+}
 const char *tokenizer_pre(const tokenizer *t)
 {
-    return t->form->name;
+    return t->form ? t->form->name : NULL;
 }
 const char *tokenizer_chat(const tokenizer *t)
 {
@@ -122,55 +110,90 @@ bool tokenizer_adds_bos(const tokenizer *t)
 {
     return t->add_bos;
 }
-bpe_text tokenizer_bytes(const tokenizer *t, int32_t id)
+token_text tokenizer_bytes(const tokenizer *t, int32_t id)
 {
-    return bpe_bytes(t->bpe, id);
+    return vocab_bytes(t->vocab, id);
 }
 
 int32_t tokenizer_find_special(const tokenizer *t, const char *text)
 {
-    size_t n = strlen(text);
-    int32_t found = -1;
-    for (int32_t i = n ? t->first[(uint8_t)text[0]] : -1; i >= 0; i = t->fixed[i].next) {
-        int32_t id = t->fixed[i].id;
-        bpe_text have = bpe_bytes(t->bpe, id);
-        if (have.n == n && memcmp(have.data, text, n) == 0 && (found < 0 || id < found))
-            found = id;
-    }
-    return found;
-}
-
-/* Puts a token into the chain of its first byte, by falling length and then rising id. */
-static void add_fixed(tokenizer *t, int32_t id)
-{
-    bpe_text text = bpe_bytes(t->bpe, id);
-    if (text.n == 0)
-        return;
-    int32_t *at = &t->first[(uint8_t)text.data[0]];
-    while (*at >= 0 && bpe_bytes(t->bpe, t->fixed[*at].id).n >= text.n)
-        at = &t->fixed[*at].next;
-    t->fixed[t->n_fixed] = (fixed){id, *at};
-    *at = (int32_t)t->n_fixed++;
+    return fixed_find(t->fixed, text, strlen(text));
 }
 
 static kvt_code add_types(tokenizer *t, const tokenizer_source *s, kvt_err *err)
 {
-    int64_t n = 0;
     t->n_token = s->n_token;
     t->type = kvt_alloc(s->n_token, 1);
     t->stop = kvt_alloc(s->n_token, 1);
     if (!t->type || !t->stop)
-        return kvt_fail_memory(err, s->n_token);
+        return kvt_fail_memory(err, (size_t)s->n_token);
     for (int64_t i = 0; i < s->n_token; i++) {
         int32_t type = s->type ? s->type[i] : TOKEN_NORMAL;
         if (type < TOKEN_NORMAL || type > TOKEN_BYTE)
             return kvt_fail(err, KVT_FORMAT, "token_type: token %lld: expected 1 to 6, got %d",
                             (long long)i, (int)type);
         t->type[i] = (uint8_t)type;
-        n += stands_for_itself(type);
     }
-    t->fixed = kvt_alloc(n, sizeof *t->fixed);
-    return t->fixed ? KVT_OK : kvt_fail_memory(err, (size_t)n * sizeof *t->fixed);
+    return KVT_OK;
+}
+
+/* A user's token can be the result of a merge, where it is no token of the text. */
+static vocab_sort vocab_sort_of(vocab_script script, int type)
+{
+    bool spaces = script == VOCAB_SPACES;
+    switch (type) {
+    case TOKEN_UNKNOWN:
+    case TOKEN_CONTROL: return VOCAB_HIDDEN;
+    case TOKEN_USER: return VOCAB_PLAIN;
+    case TOKEN_UNUSED: return spaces ? VOCAB_WRITTEN : VOCAB_HIDDEN;
+    case TOKEN_BYTE: return spaces ? VOCAB_BYTE : VOCAB_WRITTEN;
+    default: return VOCAB_WRITTEN;
+    }
+}
+
+static int fixed_sort_of(int type)
+{
+    return type == TOKEN_USER                               ? FIXED_ANYWHERE
+           : type == TOKEN_CONTROL || type == TOKEN_UNKNOWN ? FIXED_WHERE_ALLOWED
+                                                            : FIXED_NONE;
+}
+
+static kvt_code add_tokens(tokenizer *t, const tokenizer_source *s, kvt_err *err)
+{
+    uint8_t *sort = kvt_alloc(s->n_token, sizeof *sort);
+    if (!sort)
+        return kvt_fail_memory(err, (size_t)s->n_token);
+    for (int64_t i = 0; i < s->n_token; i++)
+        sort[i] = (uint8_t)vocab_sort_of(t->kind->script, t->type[i]);
+    kvt_code code = vocab_new(&t->vocab, t->kind->script, s->token, sort, s->n_token, err);
+    for (int64_t i = 0; i < s->n_token; i++)
+        sort[i] = (uint8_t)fixed_sort_of(t->type[i]);
+    if (!code)
+        code = fixed_new(&t->fixed, t->vocab, sort, err);
+    kvt_free(sort);
+    return code;
+}
+
+static kvt_code add_merges(tokenizer *t, const tokenizer_source *s, kvt_err *err)
+{
+    if (s->unk < -1 || s->unk >= s->n_token)
+        return kvt_fail(err, KVT_FORMAT, "unknown_token_id: expected an id below %lld, got %d",
+                        (long long)s->n_token, (int)s->unk);
+    if (t->kind->scores && !s->score)
+        return kvt_fail(err, KVT_FORMAT,
+                        "scores: missing; a vocabulary of kind '%s' needs them", t->kind->name);
+    if (t->kind->scores)
+        return spm_new(&t->spm, t->vocab, s->score, s->unk, err);
+    return bpe_new(&t->bpe, t->vocab,
+                   &(bpe_rules){.merge = s->merge,
+                                .right = s->right,
+                                .n_merge = s->n_merge,
+                                .whole = s->ignore_merges >= 0 ? s->ignore_merges != 0
+                                                               : t->form && t->form->whole,
+                                .unknown = s->unk >= 0,
+                                .unk = s->unk,
+                                .fuse_unk = s->fuse_unk},
+                   err);
 }
 
 static kvt_code add_stop(tokenizer *t, const char *name, int32_t id, kvt_err *err)
@@ -187,7 +210,7 @@ static kvt_code add_ends(tokenizer *t, const tokenizer_source *s, kvt_err *err)
 {
     if (add_stop(t, "eos_token_id", s->eos, err) || add_stop(t, "eot_token_id", s->eot, err))
         return err->code;
-    for (int i = 0; i < s->n_stop; i++)
+    for (int64_t i = 0; i < s->n_stop; i++)
         if (add_stop(t, "eos_token_ids", s->stop[i], err))
             return err->code;
     for (int i = 0; i < N_STOP; i++) {
@@ -196,73 +219,61 @@ static kvt_code add_ends(tokenizer *t, const tokenizer_source *s, kvt_err *err)
             t->stop[id] = 1;
     }
     t->bos = s->bos;
-    t->add_bos = s->add_bos >= 0 ? s->add_bos != 0 : t->form->add_bos;
+    t->add_bos =
+        s->add_bos >= 0 ? s->add_bos != 0 : t->kind->add_bos || (t->form && t->form->add_bos);
     if (s->bos < -1 || s->bos >= t->n_token || (t->add_bos && s->bos < 0))
         return kvt_fail(err, KVT_FORMAT, "bos_token_id: expected an id below %lld, got %d",
                         (long long)t->n_token, (int)s->bos);
     return KVT_OK;
 }
 
-static kvt_code find_form(const pre_form **out, const tokenizer_source *s, kvt_err *err)
+static kvt_code find_kind(tokenizer *t, const tokenizer_source *s, kvt_err *err)
 {
-    if (!s->model || strcmp(s->model, "gpt2") != 0)
-        return kvt_fail(err, KVT_FORMAT, "model: expected 'gpt2' (byte-level BPE), got '%.40s'",
-                        s->model ? s->model : "nothing");
-    if (!s->pre)
+    char names[256];
+    for (int i = 0; i < N_KIND && s->model; i++)
+        if (strcmp(kinds[i].name, s->model) == 0)
+            t->kind = &kinds[i];
+    if (!t->kind)
         return kvt_fail(err, KVT_FORMAT,
-                        "pre: missing; without it the digits and spaces of the "
-                        "text cannot be cut as the model learned them");
-    for (int i = 0; i < N_FORM; i++)
-        if (strcmp(forms[i].name, s->pre) == 0) {
-            *out = &forms[i];
-            return KVT_OK;
-        }
-    return kvt_fail(err, KVT_FORMAT,
-                    "pre: expected gpt-2, smollm, llama-bpe, qwen2 or a name for one of them, "
-                    "got '%.60s'",
-                    s->pre);
+                        "model: expected gpt2 (byte-level BPE), llama (SentencePiece) or bpe, "
+                        "got '%.40s'",
+                        s->model ? s->model : "nothing");
+    if (t->kind->words && !s->pre)
+        return kvt_fail(err, KVT_FORMAT,
+                        "pre: missing; without it the digits and spaces of the text cannot be "
+                        "cut as the model learned them: give --pre NAME, one of %s",
+                        pre_names(names, sizeof names));
+    if (t->kind->words && !(t->form = pre_find(s->pre)))
+        return kvt_fail(err, KVT_FORMAT, "pre: expected one of %s, got '%.60s'",
+                        pre_names(names, sizeof names), s->pre);
+    snprintf(t->name, sizeof t->name, "%s%s%s", t->kind->name, t->form ? "/" : "",
+             t->form ? t->form->name : "");
+    return KVT_OK;
 }
 
 static kvt_code build(tokenizer *t, const tokenizer_source *s, kvt_err *err)
 {
-    kvt_code code = KVT_OK;
-    memset(t->first, 0xff, sizeof t->first);
-    t->nfc = s->nfc >= 0 ? s->nfc != 0 : t->form->nfc;
-    if (add_types(t, s, err))
+    if (find_kind(t, s, err))
         return err->code;
-    bool *literal = kvt_alloc(s->n_token, sizeof *literal);
-    if (!literal)
-        return kvt_fail_memory(err, s->n_token);
-    for (int64_t i = 0; i < s->n_token; i++)
-        literal[i] = stands_for_itself(t->type[i]) || t->type[i] == TOKEN_UNUSED;
-    code = bpe_new(&t->bpe, s->token, literal, s->n_token, s->merge, s->n_merge, err);
-    kvt_free(literal);
-    if (code)
-        return code;
-    for (int32_t i = 0; i < (int32_t)s->n_token; i++)
-        if (stands_for_itself(t->type[i]))
-            add_fixed(t, i);
-    if (add_ends(t, s, err))
+    if (s->n_token < 1 || s->n_token >= INT32_MAX)
+        return kvt_fail(err, KVT_FORMAT, "tokens: expected 1 to %d, got %lld", INT32_MAX - 1,
+                        (long long)s->n_token);
+    t->nfc = s->nfc >= 0 ? s->nfc != 0 : t->form && t->form->nfc;
+    t->space = s->space >= 0 ? (tokenizer_space)s->space : t->kind->space;
+    t->space_once = s->space_once;
+    if (add_types(t, s, err) || add_tokens(t, s, err) || add_merges(t, s, err) ||
+        add_ends(t, s, err))
         return err->code;
     if (s->chat && !(t->chat = kvt_copy_text(s->chat)))
         return kvt_fail_memory(err, strlen(s->chat));
-    if (t->form->digits && regex_new(&t->digits, t->form->digits, false, err))
-        return err->code;
-    return regex_new(&t->words, t->form->words, false, err);
+    return t->form ? pre_new(&t->pre, t->form, err) : KVT_OK;
 }
 
 kvt_code tokenizer_new(tokenizer **out, const tokenizer_source *source, kvt_err *err)
 {
-    const pre_form *form = NULL;
-    if (find_form(&form, source, err))
-        return kvt_within(err, "tokenizer");
-    if (source->n_token < 1 || source->n_token >= INT32_MAX)
-        return kvt_fail(err, KVT_FORMAT, "tokenizer: tokens: expected 1 to %d, got %lld",
-                        INT32_MAX - 1, (long long)source->n_token);
     tokenizer *t = kvt_alloc(1, sizeof *t);
     if (!t)
         return kvt_fail_memory(err, sizeof *t);
-    t->form = form;
     if (build(t, source, err)) {
         tokenizer_free(t);
         return kvt_within(err, "tokenizer");
@@ -275,140 +286,135 @@ void tokenizer_free(tokenizer *t)
 {
     if (!t)
         return;
-    regex_free(t->digits);
-    regex_free(t->words);
+    pre_free(t->pre);
     bpe_free(t->bpe);
+    spm_free(t->spm);
+    fixed_free(t->fixed);
+    vocab_free(t->vocab);
     kvt_free(t->type);
     kvt_free(t->stop);
     kvt_free(t->chat);
-    kvt_free(t->fixed);
     kvt_free(t);
 }
 
-static kvt_code add_word(tokenizer *t, token_list *list, const char *word, size_t n,
-                         kvt_err *err)
+/* One call of tokenizer_encode. */
+typedef struct encoding {
+    tokenizer *t;
+    token_list *list;
+    bool spaces; /* the tokenizer may put spaces in */
+    bool begun;  /* something lies in front */
+} encoding;
+
+/* A pre_each: the tokens of one word of n bytes, n > 0. */
+static kvt_code add_word(void *user, const char *word, size_t n, kvt_err *err)
 {
-    int64_t n_id = 0;
-    if (n == 0)
-        return KVT_OK;
+    const encoding *e = user;
+    token_list *list = e->list;
     if (token_list_reserve(list, (int64_t)n, err))
         return err->code;
     /* Sizes land where the offsets will be and become sums in place. */
     int64_t *offset = list->offset + list->n;
-    if (bpe_word(t->bpe, list->id + list->n, offset + 1, &n_id, &list->n_lost, word, n,
-                 t->form->whole, err))
-        return err->code;
-    if (n_id == 0) { /* all of it lost */
+    token_room room = {.id = list->id + list->n, .size = offset + 1, .n_lost = list->n_lost};
+    kvt_code code = e->t->spm ? spm_word(e->t->spm, &room, word, n, err)
+                              : bpe_word(e->t->bpe, &room, word, n, err);
+    if (code)
+        return code;
+    list->n_lost = room.n_lost;
+    if (room.n == 0) { /* all of it lost */
         *(list->n ? offset : &list->carry) += (int64_t)n;
         return KVT_OK;
     }
     offset[1] += list->carry;
     list->carry = 0;
-    for (int64_t i = 0; i < n_id; i++)
+    for (int64_t i = 0; i < room.n; i++) {
         offset[i + 1] += offset[i];
-    memset(list->flag + list->n, 0, (size_t)n_id);
-    list->n += n_id;
-    return KVT_OK;
-}
-
-/* Cuts into the matches of r and what lies between them, in order; `each` gets every part. */
-static kvt_code
-cut(tokenizer *t, token_list *list, regex *r, const char *text, size_t n,
-    kvt_code (*each)(tokenizer *, token_list *, const char *, size_t, kvt_err *), kvt_err *err)
-{
-    for (size_t at = 0; at < n;) {
-        size_t begin = n, end = n;
-        kvt_code code = regex_find(r, text, n, at, &begin, &end, err);
-        if (code && code != KVT_NO)
-            return code;
-        if (code == KVT_NO || end <= begin)
-            begin = end = n;
-        if (begin > at && each(t, list, text + at, begin - at, err))
-            return err->code;
-        if (end > begin && each(t, list, text + begin, end - begin, err))
-            return err->code;
-        at = end;
+        list->flag[list->n + i] =
+            tokenizer_is_special(e->t, room.id[i]) ? KVT_TOKEN_SPECIAL : 0;
     }
+    list->n += room.n;
     return KVT_OK;
 }
 
-static kvt_code add_words(tokenizer *t, token_list *list, const char *text, size_t n,
-                          kvt_err *err)
+/* Valid UTF-8 in normal form, appended. */
+static kvt_code add_normal(const tokenizer *t, buf *out, const char *text, size_t n,
+                           kvt_err *err)
 {
-    return cut(t, list, t->words, text, n, add_word, err);
+    static const char mark[] = "\xe2\x96\x81"; /* U+2581 */
+    if (t->nfc && n)
+        return text_nfc(out, (const uint8_t *)text, n, err);
+    const char *end = text + n;
+    while (t->kind->script == VOCAB_SPACES && text < end) {
+        const char *at = memchr(text, mark[0], (size_t)(end - text));
+        if (!at)
+            break;
+        bool is_mark = end - at >= 3 && memcmp(at, mark, 3) == 0;
+        buf_add(out, text, (size_t)(at - text) + !is_mark);
+        if (is_mark)
+            buf_char(out, ' ');
+        text = at + (is_mark ? 3 : 1);
+    }
+    buf_add(out, text, (size_t)(end - text));
+    return buf_check(out, err);
 }
 
-/* The text between two fixed tokens. */
-static kvt_code add_plain(tokenizer *t, token_list *list, const char *text, size_t n,
-                          kvt_err *err)
+/* The text between two cut-out tokens. */
+static kvt_code add_plain(encoding *e, const char *text, size_t n, kvt_err *err)
 {
-    kvt_code code = KVT_OK;
-    buf normal;
-    buf_init(&normal, TOKEN_TEXT_LIMIT);
+    tokenizer *t = e->t;
+    buf *out = &e->list->text;
+    size_t begin = out->n;
+    bool space = e->spaces && (t->space == TOKENIZER_SPACE_EACH ||
+                               (t->space == TOKENIZER_SPACE_FIRST && !e->begun));
     if (n == 0)
-        goto out;
-    if (t->nfc) {
-        if ((code = text_nfc(&normal, (const uint8_t *)text, n, err)))
-            goto out;
-        text = buf_get(&normal);
-        n = normal.n;
-    }
-    buf_add(&list->text, text, n);
-    if ((code = buf_check(&list->text, err)))
-        goto out;
-    code = t->digits ? cut(t, list, t->digits, text, n, add_words, err)
-                     : add_words(t, list, text, n, err);
-out:
-    buf_fini(&normal);
-    return code;
+        return KVT_OK;
+    if (space && !(t->space_once && text[0] == ' ') && token_list_space(e->list, err))
+        return err->code;
+    if (add_normal(t, out, text, n, err))
+        return err->code;
+    const char *normal = buf_get(out) + begin;
+    n = out->n - begin;
+    return t->pre ? pre_cut(t->pre, normal, n, add_word, e, err) : add_word(e, normal, n, err);
 }
 
-/* The longest fixed token at `at`, or -1. Control tokens must end at or before `special_end`.
- */
-static int32_t fixed_at(const tokenizer *t, const char *text, size_t n, size_t at,
-                        size_t special_end)
+static kvt_code check_text(const char *text, size_t n, kvt_err *err)
 {
-    for (int32_t i = t->first[(uint8_t)text[at]]; i >= 0; i = t->fixed[i].next) {
-        int32_t id = t->fixed[i].id;
-        bpe_text have = bpe_bytes(t->bpe, id);
-        size_t limit = t->type[id] == TOKEN_USER ? n : special_end;
-        if (at <= limit && have.n <= limit - at && memcmp(have.data, text + at, have.n) == 0)
-            return id;
-    }
-    return -1;
-}
-
-kvt_code tokenizer_encode(tokenizer *t, token_list *list, const char *text, size_t n,
-                          const tokenizer_range *special, int64_t n_special, bool bos,
-                          kvt_err *err)
-{
-    size_t bad, plain = 0;
-    int64_t r = 0;
-    bool wants_bos = bos && t->add_bos && list->n == 0;
+    size_t bad;
     if (n && !text_valid((const uint8_t *)text, n, &bad))
         return kvt_fail(err, KVT_FORMAT, "text: not UTF-8 at byte %zu (0x%02x)", bad,
                         (unsigned)(uint8_t)text[bad]);
     if (n >= TOKEN_TEXT_LIMIT)
         return kvt_fail(err, KVT_FORMAT, "text: %zu bytes are more than %d", n,
                         TOKEN_TEXT_LIMIT);
-    if (token_list_reserve(list, 1, err))
+    return KVT_OK;
+}
+
+kvt_code tokenizer_encode(tokenizer *t, token_list *list, const char *text, size_t n,
+                          const tokenizer_range *special, int64_t n_special, bool first,
+                          kvt_err *err)
+{
+    size_t plain = 0;
+    int64_t r = 0;
+    bool wants_bos = first && t->add_bos && list->n == 0;
+    encoding e = {.t = t, .list = list, .spaces = first};
+    if (check_text(text, n, err) || token_list_reserve(list, 1, err))
         return err->code;
     for (size_t at = 0; at <= n; at++) {
         while (r < n_special && special[r].end <= at)
             r++;
         size_t special_end = r < n_special && special[r].begin <= at ? special[r].end : 0;
-        int32_t id = at < n && t->n_fixed ? fixed_at(t, text, n, at, special_end) : -1;
+        int32_t id = at < n ? fixed_at(t->fixed, text, n, at, special_end) : -1;
         if (at == 0 && wants_bos && id != t->bos)
             token_list_put(list, t->bos, 0, KVT_TOKEN_SPECIAL);
         if (id < 0 && at < n)
             continue;
-        if (add_plain(t, list, text + plain, at - plain, err))
+        if (add_plain(&e, text + plain, at - plain, err))
             return err->code;
         if (id < 0)
             break;
         if (token_list_push(list, t, id, 0, err))
             return err->code;
-        plain = at + bpe_bytes(t->bpe, id).n;
+        e.begun = true;
+        plain = at + vocab_bytes(t->vocab, id).n;
         at = plain - 1;
     }
     return KVT_OK;
@@ -417,14 +423,7 @@ kvt_code tokenizer_encode(tokenizer *t, token_list *list, const char *text, size
 kvt_code tokenizer_normal_form(const tokenizer *t, buf *out, const char *text, size_t n,
                                kvt_err *err)
 {
-    size_t bad;
-    if (n && !text_valid((const uint8_t *)text, n, &bad))
-        return kvt_fail(err, KVT_FORMAT, "text: not UTF-8 at byte %zu (0x%02x)", bad,
-                        (unsigned)(uint8_t)text[bad]);
-    if (t->nfc && n)
-        return text_nfc(out, (const uint8_t *)text, n, err);
-    buf_add(out, text, n);
-    return buf_check(out, err);
+    return check_text(text, n, err) ? err->code : add_normal(t, out, text, n, err);
 }
 
 size_t tokenizer_whole(const char *bytes, size_t n)

@@ -15,7 +15,7 @@ kvt_code second_check(const kvt_model *second, const kvt_model *m, kvt_err *err)
                         "%lld",
                         (long long)n, (long long)tokenizer_count(b));
     for (int32_t id = 0; id < n; id++) {
-        bpe_text x = tokenizer_bytes(a, id), y = tokenizer_bytes(b, id);
+        token_text x = tokenizer_bytes(a, id), y = tokenizer_bytes(b, id);
         if (x.n != y.n || (x.n && memcmp(x.data, y.data, x.n) != 0))
             return kvt_fail(err, KVT_FORMAT,
                             "a draft model needs the same vocabulary: token %d differs", id);

@@ -30,7 +30,7 @@ static void encode(tokenizer *t, const char *text, size_t n, bool parse_special)
         for (int64_t i = 0; i < list.n; i++) {
             check(list.id[i] >= 0 && list.id[i] < tokenizer_count(t));
             check(list.offset[i + 1] >= list.offset[i]);
-            bpe_text bytes = tokenizer_bytes(t, list.id[i]);
+            token_text bytes = tokenizer_bytes(t, list.id[i]);
             int64_t size = list.offset[i + 1] - list.offset[i];
             bool is_bos = i == 0 && size == 0;
             check(is_bos || list.n_lost || size == (int64_t)bytes.n);

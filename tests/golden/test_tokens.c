@@ -45,7 +45,7 @@ static void check_tiles(const token_list *list, const char *text, size_t n, int 
     assert_int_equal(list->offset[0], 0);
     assert_int_equal(list->offset[list->n], (int64_t)n);
     for (int64_t i = 0; i < list->n; i++) {
-        bpe_text bytes = tokenizer_bytes(tok, list->id[i]);
+        token_text bytes = tokenizer_bytes(tok, list->id[i]);
         int64_t size = list->offset[i + 1] - list->offset[i];
         if (list->n_lost == 0 && (size != (int64_t)bytes.n ||
                                   memcmp(text + list->offset[i], bytes.data, bytes.n) != 0))

@@ -2,6 +2,7 @@
  * vocabularies. */
 #include "tiny_vocab.h"
 
+#include "capture/bpe.h"
 #include "kvt/arena.h"
 
 #include <setjmp.h>
@@ -14,33 +15,56 @@
 
 enum { WORD_MAX = 64 };
 
-static bpe *build(const tiny_vocab *v)
+/* A vocabulary and its merges. */
+typedef struct words {
+    vocab *vocab;
+    bpe *bpe;
+} words;
+
+static kvt_code try_build(words *w, const tiny_vocab *v, bool whole, kvt_err *err)
+{
+    uint8_t sort[TINY_MAX];
+    for (int64_t i = 0; i < v->source.n_token; i++)
+        sort[i] = v->type[i] == TOKEN_NORMAL ? VOCAB_WRITTEN : VOCAB_HIDDEN;
+    *w = (words){0};
+    bpe_rules rules = {
+        .merge = v->merge, .n_merge = v->source.n_merge, .whole = whole, .unk = -1};
+    kvt_code code =
+        vocab_new(&w->vocab, VOCAB_ALPHABET, v->token, sort, v->source.n_token, err);
+    return code ? code : bpe_new(&w->bpe, w->vocab, &rules, err);
+}
+
+static words build(const tiny_vocab *v, bool whole)
 {
     kvt_err err;
-    bpe *b = NULL;
-    bool literal[TINY_MAX];
-    for (int64_t i = 0; i < v->source.n_token; i++)
-        literal[i] = v->type[i] != TOKEN_NORMAL;
-    if (bpe_new(&b, v->token, literal, v->source.n_token, v->merge, v->source.n_merge, &err))
+    words w;
+    if (try_build(&w, v, whole, &err))
         fail_msg("%s", err.text);
-    return b;
+    return w;
+}
+
+static void drop(words *w)
+{
+    bpe_free(w->bpe);
+    vocab_free(w->vocab);
 }
 
 /* ids as text "256 257", so that a failure shows both sides */
-static const char *word(bpe *b, const char *text, size_t n, bool whole)
+static const char *word(const words *w, const char *text, size_t n)
 {
     static char out[1024];
     int32_t id[WORD_MAX];
-    int64_t size[WORD_MAX], n_id, lost = 0, sum = 0;
+    int64_t size[WORD_MAX], sum = 0;
+    token_room room = {.id = id, .size = size};
     kvt_err err;
-    if (bpe_word(b, id, size, &n_id, &lost, text, n, whole, &err))
+    if (bpe_word(w->bpe, &room, text, n, &err))
         fail_msg("%s", err.text);
     out[0] = 0;
-    for (int64_t i = 0; i < n_id; i++) {
+    for (int64_t i = 0; i < room.n; i++) {
         snprintf(out + strlen(out), sizeof out - strlen(out), "%s%d", i ? " " : "", (int)id[i]);
         sum += size[i];
     }
-    if (n_id)
+    if (room.n)
         assert_int_equal(sum, (int64_t)n);
     return out;
 }
@@ -55,16 +79,16 @@ static void merges_by_rank_then_from_the_left(void **state)
     tiny_merge(&v, "a", "a");   /* 258 */
     tiny_merge(&v, "aa", "aa"); /* 259 */
     tiny_merge(&v, "aa", "a");  /* 260 */
-    bpe *b = build(&v);
-    assert_string_equal(word(b, "abc", 3, false), "97 256");
-    assert_string_equal(word(b, "ab", 2, false), "257");
-    assert_string_equal(word(b, "aaa", 3, false), "260"); /* (aa) a */
-    assert_string_equal(word(b, "aaaa", 4, false), "259");
-    assert_string_equal(word(b, "aaaaa", 5, false), "259 97");
-    assert_string_equal(word(b, "aaaaaa", 6, false), "259 258");
-    assert_string_equal(word(b, "", 0, false), "");
-    assert_string_equal(word(b, "z", 1, false), "122");
-    bpe_free(b);
+    words w = build(&v, false);
+    assert_string_equal(word(&w, "abc", 3), "97 256");
+    assert_string_equal(word(&w, "ab", 2), "257");
+    assert_string_equal(word(&w, "aaa", 3), "260"); /* (aa) a */
+    assert_string_equal(word(&w, "aaaa", 4), "259");
+    assert_string_equal(word(&w, "aaaaa", 5), "259 97");
+    assert_string_equal(word(&w, "aaaaaa", 6), "259 258");
+    assert_string_equal(word(&w, "", 0), "");
+    assert_string_equal(word(&w, "z", 1), "122");
+    drop(&w);
 }
 
 static void every_byte_has_its_character(void **state)
@@ -72,13 +96,13 @@ static void every_byte_has_its_character(void **state)
     (void)state;
     tiny_vocab v;
     tiny_init(&v, NULL);
-    bpe *b = build(&v);
+    words w = build(&v, false);
     for (int k = 0; k < 256; k++) {
         char byte = (char)k;
-        assert_int_equal(bpe_find(b, &byte, 1), k);
-        assert_int_equal((uint8_t)bpe_bytes(b, k).data[0], k);
+        assert_int_equal(vocab_find(w.vocab, &byte, 1), k);
+        assert_int_equal((uint8_t)vocab_bytes(w.vocab, k).data[0], k);
     }
-    bpe_free(b);
+    drop(&w);
 }
 
 static void a_merge_listed_twice_has_its_first_rank(void **state)
@@ -89,9 +113,9 @@ static void a_merge_listed_twice_has_its_first_rank(void **state)
     tiny_merge(&v, "a", "b"); /* 256 */
     tiny_merge(&v, "b", "c");
     tiny_merge(&v, "a", "b");
-    bpe *b = build(&v);
-    assert_string_equal(word(b, "abc", 3, false), "256 99");
-    bpe_free(b);
+    words w = build(&v, false);
+    assert_string_equal(word(&w, "abc", 3), "256 99");
+    drop(&w);
 }
 
 /* C041: a token that no row of merges reaches is found only where the whole word is looked up.
@@ -103,12 +127,13 @@ static void a_whole_word_is_looked_up_where_asked(void **state)
     tiny_init(&v, NULL);
     tiny_merge(&v, "x", "y"); /* 256 */
     int32_t id = tiny_fixed(&v, "xyz", TOKEN_NORMAL);
-    bpe *b = build(&v);
-    assert_string_equal(word(b, "xyz", 3, false), "256 122");
+    words w = build(&v, false), by_word = build(&v, true);
+    assert_string_equal(word(&w, "xyz", 3), "256 122");
     assert_int_equal(id, 257);
-    assert_string_equal(word(b, "xyz", 3, true), "257");
-    assert_string_equal(word(b, "xyzz", 4, true), "256 122 122");
-    bpe_free(b);
+    assert_string_equal(word(&by_word, "xyz", 3), "257");
+    assert_string_equal(word(&by_word, "xyzz", 4), "256 122 122");
+    drop(&w);
+    drop(&by_word);
 }
 
 /* C050 */
@@ -121,21 +146,21 @@ static void odd_tokens_are_pointer_and_length(void **state)
     int32_t empty = tiny_add(&v, "", 0, TOKEN_NORMAL);
     int32_t again = tiny_fixed(&v, "a", TOKEN_NORMAL);               /* the text of token 97 */
     int32_t two = tiny_add(&v, "\xc4\x80\xc4\x80", 4, TOKEN_NORMAL); /* two zero bytes */
-    bpe *b = build(&v);
-    assert_int_equal(bpe_bytes(b, nul).n, 1);
-    assert_int_equal(bpe_bytes(b, nul).data[0], 0);
-    assert_int_equal(bpe_bytes(b, empty).n, 0);
-    assert_int_equal(bpe_bytes(b, again).n, 1);
-    assert_int_equal(bpe_bytes(b, two).n, 2);
-    assert_memory_equal(bpe_bytes(b, two).data, "\0\0", 2);
-    assert_int_equal(bpe_find(b, "a", 1), 97); /* the lowest id */
-    assert_int_equal(bpe_find(b, "\0\0", 2), two);
-    assert_string_equal(word(b, "\0a", 2, false), "0 97");
-    bpe_free(b);
+    words w = build(&v, false);
+    assert_int_equal(vocab_bytes(w.vocab, nul).n, 1);
+    assert_int_equal(vocab_bytes(w.vocab, nul).data[0], 0);
+    assert_int_equal(vocab_bytes(w.vocab, empty).n, 0);
+    assert_int_equal(vocab_bytes(w.vocab, again).n, 1);
+    assert_int_equal(vocab_bytes(w.vocab, two).n, 2);
+    assert_memory_equal(vocab_bytes(w.vocab, two).data, "\0\0", 2);
+    assert_int_equal(vocab_find(w.vocab, "a", 1), 97); /* the lowest id */
+    assert_int_equal(vocab_find(w.vocab, "\0\0", 2), two);
+    assert_string_equal(word(&w, "\0a", 2), "0 97");
+    drop(&w);
 
     kvt_err err;
     v.token[again].data = NULL;
-    assert_int_equal(bpe_new(&b, v.token, NULL, v.source.n_token, NULL, 0, &err), KVT_FORMAT);
+    assert_int_equal(try_build(&w, &v, false, &err), KVT_FORMAT);
     assert_non_null(strstr(err.text, "258 (a hole)"));
 }
 
@@ -156,10 +181,11 @@ static void bad_merges_are_named(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tiny_vocab v;
         kvt_err err;
-        bpe *b = NULL;
+        words w;
         tiny_init(&v, NULL);
-        bpe_text merge = {rows[i].merge, strlen(rows[i].merge)};
-        kvt_code code = bpe_new(&b, v.token, NULL, v.source.n_token, &merge, 1, &err);
+        v.merge[v.source.n_merge++] = (token_text){rows[i].merge, strlen(rows[i].merge)};
+        kvt_code code = try_build(&w, &v, false, &err);
+        drop(&w);
         if (code != KVT_FORMAT || !strstr(err.text, rows[i].want) ||
             !strstr(err.text, "merges: entry 0"))
             fail_msg("'%s': expected FORMAT with '%s', got %s '%s'", rows[i].merge,
@@ -176,19 +202,20 @@ static void a_byte_without_token_is_left_out(void **state)
     tiny_init(&v, NULL);
     int32_t ab = tiny_merge(&v, "a", "b");
     v.type[4] = TOKEN_UNUSED;
-    bpe *b = build(&v);
+    words w = build(&v, false);
     int32_t id[4];
-    int64_t size[4], n_id, lost = 0;
+    int64_t size[4];
+    token_room room = {.id = id, .size = size};
     kvt_err err;
-    assert_int_equal(bpe_word(b, id, size, &n_id, &lost, "\4a\4b", 4, false, &err), KVT_OK);
-    assert_int_equal(n_id, 1);
+    assert_int_equal(bpe_word(w.bpe, &room, "\4a\4b", 4, &err), KVT_OK);
+    assert_int_equal(room.n, 1);
     assert_int_equal(id[0], ab);
     assert_int_equal(size[0], 4);
-    assert_int_equal(lost, 2);
-    assert_int_equal(bpe_word(b, id, size, &n_id, &lost, "\4\4", 2, false, &err), KVT_OK);
-    assert_int_equal(n_id, 0);
-    assert_int_equal(lost, 4);
-    bpe_free(b);
+    assert_int_equal(room.n_lost, 2);
+    assert_int_equal(bpe_word(w.bpe, &room, "\4\4", 2, &err), KVT_OK);
+    assert_int_equal(room.n, 0);
+    assert_int_equal(room.n_lost, 4);
+    drop(&w);
 }
 
 /* The definition: look for the lowest rank, the leftmost place, join, begin again. */
@@ -242,22 +269,22 @@ static void equals_the_plain_definition(void **state)
             memcpy(text[256 + n_pair], joined, 12); /* with its NUL: shorter than 12 */
             memcpy(pair[n_pair++], side, sizeof side);
         }
-        bpe *b = build(&v);
+        words w = build(&v, false);
         for (int k = 0; k < 100; k++) {
             char in[WORD_MAX];
             int n = rand() % WORD_MAX;
             int32_t want[WORD_MAX], got[WORD_MAX];
-            int64_t size[WORD_MAX], n_got, lost = 0;
+            int64_t size[WORD_MAX];
+            token_room room = {.id = got, .size = size};
             kvt_err err;
             for (int i = 0; i < n; i++)
                 in[i] = (char)('a' + rand() % LETTERS);
             int n_want = plain(want, in, n, (const int32_t(*)[2])pair, n_pair);
-            assert_int_equal(bpe_word(b, got, size, &n_got, &lost, in, (size_t)n, false, &err),
-                             KVT_OK);
-            if (n_got != n_want || memcmp(got, want, (size_t)n_want * sizeof *want) != 0)
+            assert_int_equal(bpe_word(w.bpe, &room, in, (size_t)n, &err), KVT_OK);
+            if (room.n != n_want || memcmp(got, want, (size_t)n_want * sizeof *want) != 0)
                 fail_msg("round %d: '%.*s' differs from the definition", round, n, in);
         }
-        bpe_free(b);
+        drop(&w);
     }
 }
 
@@ -269,17 +296,16 @@ static void memory_may_fail_anywhere(void **state)
     tiny_merge(&v, "a", "b");
     for (int64_t n = 1;; n++) {
         kvt_err err;
-        bpe *b = NULL;
+        words w;
         int32_t id[4];
-        int64_t size[4], n_id, lost = 0;
+        int64_t size[4];
+        token_room room = {.id = id, .size = size};
         kvt_alloc_fail_at(n, true);
-        kvt_code code =
-            bpe_new(&b, v.token, NULL, v.source.n_token, v.merge, v.source.n_merge, &err);
-        if (!code) {
-            code = bpe_word(b, id, size, &n_id, &lost, "abab", 4, false, &err);
-            bpe_free(b);
-        }
+        kvt_code code = try_build(&w, &v, false, &err);
+        if (!code)
+            code = bpe_word(w.bpe, &room, "abab", 4, &err);
         kvt_alloc_fail_at(0, false);
+        drop(&w);
         if (!code) {
             assert_true(n > 5);
             return;

@@ -13,10 +13,10 @@ enum { TINY_MAX = 512, TINY_TEXT = 64 };
 
 typedef struct tiny_vocab {
     char text[TINY_MAX][TINY_TEXT]; /* in the alphabet */
-    bpe_text token[TINY_MAX];
+    token_text token[TINY_MAX];
     int32_t type[TINY_MAX];
     char merge_text[TINY_MAX][TINY_TEXT];
-    bpe_text merge[TINY_MAX];
+    token_text merge[TINY_MAX];
     tokenizer_source source;
 } tiny_vocab;
 
@@ -49,7 +49,7 @@ static inline int32_t tiny_add(tiny_vocab *v, const char *text, size_t n, int32_
 {
     int64_t i = v->source.n_token++;
     memcpy(v->text[i], text, n);
-    v->token[i] = (bpe_text){v->text[i], n};
+    v->token[i] = (token_text){v->text[i], n};
     v->type[i] = type;
     return (int32_t)i;
 }
@@ -58,16 +58,12 @@ static inline int32_t tiny_add(tiny_vocab *v, const char *text, size_t n, int32_
 static inline void tiny_init(tiny_vocab *v, const char *pre)
 {
     memset(v, 0, sizeof *v);
-    v->source = (tokenizer_source){.model = "gpt2",
-                                   .pre = pre ? pre : "smollm",
-                                   .token = v->token,
-                                   .type = v->type,
-                                   .merge = v->merge,
-                                   .bos = -1,
-                                   .eos = -1,
-                                   .eot = -1,
-                                   .add_bos = -1,
-                                   .nfc = -1};
+    v->source = tokenizer_source_empty();
+    v->source.model = "gpt2";
+    v->source.pre = pre ? pre : "smollm";
+    v->source.token = v->token;
+    v->source.type = v->type;
+    v->source.merge = v->merge;
     for (int byte = 0; byte < 256; byte++) {
         char text[TINY_TEXT];
         size_t n = 0;
@@ -88,7 +84,7 @@ static inline int32_t tiny_merge(tiny_vocab *v, const char *left, const char *ri
     memcpy(to, a, n_a);
     to[n_a] = ' ';
     memcpy(to + n_a + 1, b, n_b);
-    v->merge[m] = (bpe_text){to, n_a + 1 + n_b};
+    v->merge[m] = (token_text){to, n_a + 1 + n_b};
     memcpy(a + n_a, b, n_b);
     return tiny_add(v, a, n_a + n_b, TOKEN_NORMAL);
 }

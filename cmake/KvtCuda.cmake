@@ -1,15 +1,35 @@
 # CUDA is optional and its absence is loud: AUTO builds without it, ON stops with what to do.
+#
+# KVT_CUDA_RELEASE builds for all GPUs that the toolkit knows and we support; without it sm_90 alone, which
+# is quicker, unless CMAKE_CUDA_ARCHITECTURES says something else. sm_100 and sm_120 need CUDA 12.8; the
+# last one comes with PTX, for GPUs of the future.
+option(KVT_CUDA_RELEASE "kernels for every supported GPU" OFF)
 set(KVT_HAVE_CUDA OFF)
 set(KVT_CUDA_WHY "the build was configured with KVT_CUDA=OFF")
 if(NOT KVT_CUDA STREQUAL "OFF")
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
+    set(kvt_cuda_asked ${CMAKE_CUDA_ARCHITECTURES})
     if(NOT CMAKE_CUDA_ARCHITECTURES)
       set(CMAKE_CUDA_ARCHITECTURES 90) # before enable_language, which sets one
     endif()
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
+    if(KVT_CUDA_RELEASE AND NOT kvt_cuda_asked)
+      set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90-real)
+      if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
+        list(APPEND CMAKE_CUDA_ARCHITECTURES 100-real 120)
+      else()
+        list(TRANSFORM CMAKE_CUDA_ARCHITECTURES REPLACE "^90-real$" "90")
+      endif()
+    endif()
+    list(TRANSFORM CMAKE_CUDA_ARCHITECTURES REPLACE "^([0-9]+).*" "sm_\\1" OUTPUT_VARIABLE KVT_CUDA_TARGETS)
+    list(JOIN KVT_CUDA_TARGETS ", " KVT_CUDA_TARGETS)
+    set(CMAKE_CUDA_STANDARD 17)
+    # cudart itself is linked, not loaded: it finds the driver, or says that there is none.
+    add_library(kvt_dep_cudart INTERFACE)
+    target_link_libraries(kvt_dep_cudart INTERFACE CUDA::cudart_static ${CMAKE_DL_LIBS})
     set(KVT_HAVE_CUDA ON)
     set(KVT_CUDA_WHY "")
   elseif(KVT_CUDA STREQUAL "ON")

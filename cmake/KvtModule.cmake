@@ -26,10 +26,11 @@ function(kvt_module name)
                                                KVT_LIBRARIES "${M_LIBRARIES}")
 endfunction()
 
-# The objects of the named modules and of all that they depend on, once each, into `target`.
+# The objects of the named modules and of all that they depend on, once each, into `target`. Modules in
+# KVT_LINK_WITHOUT are left out: a test has its own in their place.
 function(kvt_link target)
   set(todo ${ARGN})
-  set(done "")
+  set(done ${KVT_LINK_WITHOUT})
   while(todo)
     list(POP_FRONT todo module)
     if(NOT module IN_LIST done)

@@ -3,6 +3,7 @@
 #define COMPUTE_BACKEND_H
 
 #include "compute/attend.h"
+#include "compute/device.h"
 #include "compute/gemm.h"
 #include "compute/layer.h"
 #include "compute/matrix.h"
@@ -10,7 +11,8 @@
 #include "kvt/backend.h"
 
 struct kvt_backend {
-    char name[32];
+    char name[128];     /* "cpu", or the device's */
+    kvt_device *device; /* NULL: the CPU */
 #define KVT_KERNEL(type, name) type *name;
 #include "compute/kernels.def"
 #undef KVT_KERNEL

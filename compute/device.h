@@ -71,6 +71,9 @@ KVT_CHECKED kvt_code device_open_host(kvt_device **out, kvt_err *err);
  * too old a driver, no such GPU, no kernel image for it, cuBLAS not found. */
 KVT_CHECKED kvt_code device_open_cuda(kvt_device **out, int index, const kvt_ctx *ctx,
                                       kvt_err *err);
+/* "yes: NVIDIA H200 (...), kernels for sm_90", or "no: " and why; cuBLAS is not looked for. */
+const char *device_cuda_status(char *out, size_t cap);
+bool device_cuda_built(void);
 
 static inline int64_t dev_type_size(dev_type t)
 {

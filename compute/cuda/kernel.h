@@ -83,20 +83,6 @@ static inline dim3 grid3(int64_t x, int64_t y, int64_t z)
 #include KVT_SHIM /* tests/gpu/shim.h, by the build of the tests */
 #endif
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-#include "compute/device.h"
-/* Of compute/cuda/device.c: the stream of kernels, and what cudaGetLastError() says behind a
- * launch. */
-void *cuda_stream(kvt_device *d);
-kvt_code cuda_launched(kvt_device *d, const char *kernel, kvt_err *err);
-#define DEVICE_KERNEL(name) \
-    kvt_code cuda_##name(kvt_device *d, const dev_##name##_args *a, kvt_err *err);
-#include "compute/device.def"
-#undef DEVICE_KERNEL
-#ifdef __cplusplus
-}
-#endif
+#include "compute/cuda/device_priv.h"
 
 #endif

@@ -38,6 +38,30 @@ static int64_t longest_prompt(const train_run *run)
     return most;
 }
 
+/* lookahead.c is the pass of llama, on f32. */
+static kvt_code check_weights(const kvt_weights *w, kvt_err *err)
+{
+    const arch *a = w->arch;
+    const char *lacks = a->qkv_bias    ? "biases of q, k and v"
+                        : a->qk_norm   ? "norms of q and k"
+                        : a->post_norm ? "norms behind attention"
+                        : a->gelu      ? "GELU"
+                                       : NULL;
+    if (lacks)
+        return kvt_fail(err, KVT_FORMAT,
+                        "training with architecture %s is not supported: it has %s", a->name,
+                        lacks);
+    for (int64_t l = 0; w->layer && l < w->geometry.n_layer; l++) {
+        const kvt_weights_layer *y = &w->layer[l];
+        const kvt_matrix *m[] = {&y->wq, &y->wk, &y->wv, &y->wo, &y->gate, &y->up, &y->down};
+        for (size_t i = 0; i < sizeof m / sizeof m[0]; i++)
+            if (m[i]->type != QUANT_F32)
+                return kvt_fail(err, KVT_USAGE,
+                                "training needs a model that was opened with weights as f32");
+    }
+    return KVT_OK;
+}
+
 static kvt_code check(const train_run *run, const kvt_geometry *g, kvt_err *err)
 {
     static const kvt_ds needs[] = {KVT_DS_KEYS, KVT_DS_VALUES, KVT_DS_FUTURE_MEAN,
@@ -46,6 +70,8 @@ static kvt_code check(const train_run *run, const kvt_geometry *g, kvt_err *err)
         return kvt_fail(err, KVT_FORMAT,
                         "'%s' holds %d of the model's %lld layers; training runs them all",
                         run->info.path, run->info.n_layer, (long long)g->n_layer);
+    if (check_weights(model_weights(run->spec->model), err))
+        return err->code;
     return train_needs(run, needs, sizeof needs / sizeof *needs, err);
 }
 

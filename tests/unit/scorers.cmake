@@ -5,5 +5,7 @@ kvt_test(test_ridge LABEL unit MODULES train SOURCES test_ridge.c)
 kvt_test(test_targets LABEL unit MODULES train SOURCES test_targets.c ../synth.c)
 kvt_test(test_train_stop LABEL unit MODULES train
   SOURCES test_train_stop.c ../synth.c ../synth_probe.c ../gguf_make.c ../model_make.c)
+kvt_test(test_train_arch LABEL unit MODULES train
+  SOURCES test_train_arch.c ../gguf_make.c ../model_make.c)
 kvt_test(test_train_triattention LABEL unit MODULES train
   SOURCES test_train_triattention.c ../synth.c)

@@ -3,6 +3,7 @@
 #define CAPTURE_CAPTURE_PRIV_H
 
 #include "capture/recorder.h"
+#include "compute/backend.h"
 #include "capture/tokenizer.h"
 #include "kvt/capture.h"
 
@@ -10,10 +11,14 @@ struct kvt_model {
     kvt_weights *weights;
     tokenizer *tokenizer;
     kvt_backend *backend;
+    device_weights *device; /* of the back end's device, or NULL */
     bool header_only;
-    bool f32; /* matrices were decoded when loaded (--weights f32) */
+    bool f32;          /* matrices were decoded when loaded (--weights f32) */
     int64_t map_bytes; /* of the model file, which is mapped while it is read */
 };
+
+/* Puts the weights of an open model on its back end's device, where it has one. */
+KVT_CHECKED kvt_code model_upload(kvt_model *m, kvt_err *err);
 
 struct prepared;
 

@@ -208,6 +208,8 @@ static void drive(step *s, crew *c)
 
 kvt_code forward_step(forward *f, int32_t id, kvt_err *err)
 {
+    if (f->device)
+        return forward_device_pass(f, &id, 1, false, err);
     const kvt_geometry *g = f->g;
     kvt_code code = forward_embed(f, &id, 1, err);
     if (code)

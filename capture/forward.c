@@ -4,6 +4,7 @@
 
 #include <omp.h>
 
+#include "base/half.h"
 #include "capture/decoded.h"
 #include "kvt/arena.h"
 
@@ -66,6 +67,8 @@ static sizes sizes_of(const forward_spec *s, int64_t tile)
 
 int64_t forward_bytes(const forward_spec *spec)
 {
+    if (spec->device)
+        return forward_device_bytes(spec);
     sizes z = sizes_of(spec, spec->tile ? spec->tile : FORWARD_TILE);
     return (int64_t)sizeof(float) * (2 * z.kv + z.x + 2 * z.q + z.table + z.local + z.decoded +
                                      z.logit + z.part + kvt_threads(spec->ctx) * z.stride);
@@ -112,6 +115,14 @@ kvt_code forward_new(forward **out, const forward_spec *spec, kvt_err *err)
     f->b = spec->backend;
     f->tap = spec->tap ? spec->tap : &nobody;
     f->ctx = spec->ctx;
+    if (spec->device) {
+        kvt_code code = forward_device_new(f, spec, err);
+        if (code)
+            forward_free(f);
+        else
+            *out = f;
+        return code;
+    }
     f->cap = spec->n_token;
     f->rows = spec->n_row;
     f->tile = spec->tile ? spec->tile : FORWARD_TILE;
@@ -138,6 +149,7 @@ void forward_free(forward *f)
 {
     if (!f)
         return;
+    device_forward_free(f->device);
     kvt_free(f->k);
     kvt_free(f->v);
     kvt_free(f->x);
@@ -195,7 +207,21 @@ const float *forward_logit(const forward *f)
 
 int64_t forward_length(const forward *f)
 {
-    return f->length;
+    return f->device ? device_forward_length(f->device) : f->length;
+}
+
+kvt_code forward_halves(const forward *f, bool keys, int layer, int64_t kv_head, int64_t first,
+                        int64_t n, uint16_t *out, kvt_err *err)
+{
+    if (f->device) { /* which one thread uses at a time */
+        kvt_code code;
+#pragma omp critical(forward_device)
+        code = device_forward_halves(f->device, keys, layer, kv_head, first, n, out, err);
+        return code;
+    }
+    const float *from = keys ? forward_k(f, layer, kv_head) : forward_v(f, layer, kv_head);
+    half_from_floats(out, from + first * f->g->head_dim, n * f->g->head_dim);
+    return KVT_OK;
 }
 
 const float *forward_keys(const forward *f, int layer, int64_t kv_head)

@@ -14,10 +14,14 @@
  * of a round at a time, and read as they lie by forward_step(). Products are cut by a grid of
  * row tiles that is anchored where the pass begins (position 0 for a prompt), OpenMP hands out
  * the tiles: the same bytes for any number of threads. Memory is weights + keys and values +
- * O(n_row E) + O(tile T) for each thread. */
+ * O(n_row E) + O(tile T) for each thread.
+ *
+ * With weights on a device the same calls run there (capture/device_forward.h); what they tell
+ * is then recorded by `record`, and of the tap only `best` is called. */
 #ifndef CAPTURE_FORWARD_H
 #define CAPTURE_FORWARD_H
 
+#include "capture/device_forward.h"
 #include "capture/tap.h"
 #include "capture/weights.h"
 #include "kvt/backend.h"
@@ -35,6 +39,11 @@ typedef struct forward_spec {
     int64_t n_token;    /* longest sequence */
     int64_t n_row;      /* most rows of one pass */
     int64_t tile;       /* a power of two >= 16; 0: FORWARD_TILE */
+    /* On a device; the rest of it is read where there is one. */
+    const device_weights *device; /* NULL: the processor runs it */
+    device_record *record;        /* NULL: nothing is recorded */
+    int64_t n_vocab;              /* ids that forward_top() looks at; 0: every row */
+    bool top_only;                /* forward_logit() is not filled, forward_top() is enough */
 } forward_spec;
 
 typedef struct forward forward;
@@ -43,7 +52,7 @@ typedef struct forward forward;
 KVT_CHECKED kvt_code forward_new(forward **out, const forward_spec *spec, kvt_err *err);
 void forward_free(forward *f); /* NULL is fine */
 
-/* Bytes that forward_new takes, weights not included. */
+/* Bytes of the host that forward_new takes, weights not included. */
 int64_t forward_bytes(const forward_spec *spec);
 
 /* Runs n ids behind what has run, in tiles; forward_logit() is then the last row's. STOPPED
@@ -56,7 +65,19 @@ KVT_CHECKED kvt_code forward_step(forward *f, int32_t id, kvt_err *err);
 
 const float *forward_logit(const forward *f); /* f32 [V] behind the last row; borrowed */
 int64_t forward_length(const forward *f);     /* rows that have run */
-/* f32 [n_token D] of a kv head, rows 0 .. forward_length() are set; keys after RoPE. Borrowed.
+/* Rows first .. first + n of a kv head's keys (after RoPE) or values, rounded to halves [n D]:
+ * what a trace stores. On the processor it cannot fail. */
+KVT_CHECKED kvt_code forward_halves(const forward *f, bool keys, int layer, int64_t kv_head,
+                                    int64_t first, int64_t n, uint16_t *out, kvt_err *err);
+
+/* On a device: the best ids behind the last row, one logit of it (also of the row that `best`
+ * of the tap is told of), and the end of a recording: all of it is with the host. */
+bool forward_on_device(const forward *f);
+KVT_CHECKED kvt_code forward_top(const forward *f, device_top *out, kvt_err *err);
+KVT_CHECKED kvt_code forward_logit_of(const forward *f, int32_t id, float *out, kvt_err *err);
+KVT_CHECKED kvt_code forward_finish(const forward *f, kvt_err *err);
+
+/* On the processor: f32 [n_token D] of a kv head, rows 0 .. forward_length() are set. Borrowed.
  */
 const float *forward_keys(const forward *f, int layer, int64_t kv_head);
 const float *forward_values(const forward *f, int layer, int64_t kv_head);

@@ -31,6 +31,8 @@ struct forward {
     float *scratch; /* f32 [n_thread stride] */
     int64_t stride;
     atomic_bool stopped;
+    device_forward *device; /* runs everything; NULL: the processor does */
+    bool top_only;
     const char *doing; /* for progress */
     int64_t done, total;
 };
@@ -85,6 +87,11 @@ static inline int64_t forward_tile_of(int64_t n, int64_t row)
 
 /* Between tiles, on any thread: thread 0 asks the caller, the others look. True: stop. */
 bool forward_poll(forward *f);
+/* Of a model on a device: memory of the host, what stands behind forward_new(), the passes. */
+int64_t forward_device_bytes(const forward_spec *spec);
+KVT_CHECKED kvt_code forward_device_new(forward *f, const forward_spec *spec, kvt_err *err);
+KVT_CHECKED kvt_code forward_device_pass(forward *f, const int32_t *id, int64_t n, bool forced,
+                                         kvt_err *err);
 /* Turns a stop into the error. */
 KVT_CHECKED kvt_code forward_check(forward *f, kvt_err *err);
 /* Looks ids up and writes the residual. USAGE: id or room. */

@@ -59,9 +59,9 @@ static void layout(future *f, const future_spec *s)
     X(open_max, s->block_max ? lanes * s->n_token : 0)               \
     X(block_sum, s->blocks ? lanes * f->n_block * s->n_token : 0)    \
     X(block_max, s->block_max ? lanes * f->n_block * s->n_token : 0) \
-    X(sub_sum, s->n_head * f->n_sub * s->n_token)                    \
-    X(sub_max, s->n_head * f->n_sub * s->n_token)                    \
-    X(band, s->n_head * f->n_sub * f->sub)
+    X(sub_sum, s->on_device ? 0 : s->n_head * f->n_sub * s->n_token) \
+    X(sub_max, s->on_device ? 0 : s->n_head * f->n_sub * s->n_token) \
+    X(band, s->on_device ? 0 : s->n_head * f->n_sub * f->sub)
 
 int64_t future_bytes(const future_spec *s)
 {

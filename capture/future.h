@@ -29,6 +29,7 @@ typedef struct future_spec {
     int64_t tile, block, delay;     /* block: a power of two >= 64 */
     bool blocks, block_max;         /* whether block_sum is kept; with it, block_max */
     int n_thread;
+    bool on_device; /* the sums come from there: nothing is told */
 } future_spec;
 
 typedef struct future {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "capture/gguf.h"
+#include "capture/source.h"
 #include "kvt/arena.h"
 
 kvt_code kvt_model_open(kvt_model **out, const char *path, const kvt_model_options *options,
@@ -14,7 +14,7 @@ kvt_code kvt_model_open(kvt_model **out, const char *path, const kvt_model_optio
 {
     static const kvt_model_options plain;
     const kvt_model_options *o = options ? options : &plain;
-    gguf *g = NULL;
+    source *s = NULL;
     *out = NULL;
     kvt_model *m = kvt_alloc(1, sizeof *m);
     if (!m)
@@ -23,21 +23,21 @@ kvt_code kvt_model_open(kvt_model **out, const char *path, const kvt_model_optio
     m->f32 = o->f32;
     m->map_bytes = file_size(path);
     kvt_code code = kvt_backend_open(&m->backend, o->device, ctx, err);
-    if (!code && file_is_dir(path))
-        code = kvt_fail(err, KVT_FORMAT, "expected a GGUF file, got a folder");
     if (!code)
-        code = arch_open(&g, path, err);
+        code = source_open(&s, path, err);
     if (!code)
         code = kvt_weights_load(
-            &m->weights, g,
+            &m->weights, s,
             &(kvt_weights_options){.header_only = o->header_only, .f32 = o->f32}, ctx, err);
     if (!code)
-        code = tokenizer_open(&m->tokenizer, g, o->pre, err);
-    gguf_close(g);
+        code = source_tokenizer(&m->tokenizer, s, o->pre, err);
+    source_close(s);
     if (!code && tokenizer_count(m->tokenizer) > m->weights->geometry.n_vocab)
         code = kvt_fail(
             err, KVT_FORMAT, "the tokenizer has %lld tokens, the embedding %lld rows",
             (long long)tokenizer_count(m->tokenizer), (long long)m->weights->geometry.n_vocab);
+    if (!code)
+        code = model_upload(m, err);
     if (code) {
         kvt_model_close(m);
         return strstr(err->text, path) ? code : kvt_within(err, "model '%s'", path);
@@ -46,10 +46,18 @@ kvt_code kvt_model_open(kvt_model **out, const char *path, const kvt_model_optio
     return KVT_OK;
 }
 
+kvt_code model_upload(kvt_model *m, kvt_err *err)
+{
+    if (!m->backend->device || m->header_only)
+        return KVT_OK;
+    return device_weights_new(&m->device, m->backend->device, m->weights, err);
+}
+
 void kvt_model_close(kvt_model *m)
 {
     if (!m)
         return;
+    device_weights_free(m->device);
     tokenizer_free(m->tokenizer);
     kvt_weights_free(m->weights);
     kvt_backend_close(m->backend);
@@ -74,6 +82,11 @@ const kvt_weights *model_weights(const kvt_model *m)
 const kvt_backend *model_backend(const kvt_model *m)
 {
     return m->backend;
+}
+
+const device_weights *model_device(const kvt_model *m)
+{
+    return m->device;
 }
 
 tokenizer *model_tokenizer(const kvt_model *m)

@@ -100,7 +100,7 @@ static kvt_code plan_one(kvt_capture_plan *out, kvt_model *m, const kvt_capture_
                               p.is_forced && p.max_new > r.n_prompt ? p.max_new : r.n_prompt};
         int64_t file =
             spec->record ? kvt_writer_bytes(&w, recorder_has_rows(&r, r.n_token)) : 0;
-        int64_t run = forward_bytes(&f) + (spec->record ? recorder_bytes(&r) : 0);
+        int64_t run = forward_bytes(&f) + (spec->record ? recorder_bytes(&r, NULL) : 0);
         if (p.is_forced)
             run += FORWARD_LOGIT_ROWS * m->weights->geometry.n_vocab * (int64_t)sizeof(float);
         run += kvt_threads(ctx) * (int64_t)BLAS_BYTES;

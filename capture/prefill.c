@@ -244,6 +244,8 @@ static kvt_code run(forward *f, const int32_t *id, int64_t n, int64_t out_from, 
 
 kvt_code forward_prefill(forward *f, const int32_t *id, int64_t n, kvt_err *err)
 {
+    if (f->device)
+        return forward_device_pass(f, id, n, false, err);
     kvt_code code = run(f, id, n, n - 1, err);
     if (code)
         return code;
@@ -256,6 +258,8 @@ kvt_code forward_prefill(forward *f, const int32_t *id, int64_t n, kvt_err *err)
 
 kvt_code forward_force(forward *f, const int32_t *id, int64_t n, kvt_err *err)
 {
+    if (f->device)
+        return forward_device_pass(f, id, n, true, err);
     int64_t n_vocab = f->g->n_vocab, begin = f->length;
     if (!f->many)
         f->many = kvt_alloc(FORWARD_LOGIT_ROWS * n_vocab, sizeof(float));

@@ -56,7 +56,8 @@ static future_spec future_of(const recorder_spec *s)
         .delay = s->delay,
         .blocks = dataset_in_level(KVT_DS_BLOCK_SUM, s->level),
         .block_max = dataset_in_level(KVT_DS_BLOCK_MAX, s->level),
-        .n_thread = kvt_threads(s->ctx)};
+        .n_thread = kvt_threads(s->ctx),
+        .on_device = s->device != NULL};
     for (int l = 0; l < s->n_layer; l++)
         f.window[l] = g->window[s->layer_id[l]];
     return f;
@@ -97,6 +98,65 @@ static void layout(recorder *r, const recorder_spec *s)
     r->stride = (r->stride + 15) / 16 * 16;
 }
 
+/* Values of the halves of keys that come from a device. */
+static int64_t device_kv(const recorder *r)
+{
+    const recorder_spec *s = &r->spec;
+    if (!s->device || !dataset_in_level(KVT_DS_KEYS, s->level))
+        return 0;
+    return s->n_layer * r->g->n_kv_head * s->n_token * r->g->head_dim;
+}
+
+/* What is kept on a device, and the memory that it is brought to. */
+static device_record_spec device_spec(const recorder *r, const future_spec *f)
+{
+    const recorder_spec *s = &r->spec;
+    int64_t m = r->n_response, prompt = future_blocks(f->block, s->n_prompt, 0);
+    return (device_record_spec){.weights = s->device,
+                                .n_layer = s->n_layer,
+                                .layer_id = r->spec.layer_id,
+                                .n_prompt = s->n_prompt,
+                                .n_token = s->n_token,
+                                .n_query = s->n_prompt - r->query_begin,
+                                .block = f->block,
+                                .block_prompt = prompt,
+                                .block_response =
+                                    future_blocks(f->block, s->n_prompt, m) - prompt,
+                                .delay = f->delay,
+                                .scale = FUTURE_SCALE,
+                                .blocks = f->blocks,
+                                .block_max = f->block_max,
+                                .kv = dataset_in_level(KVT_DS_KEYS, s->level),
+                                .queries = r->queries,
+                                .norms = r->norms,
+                                .hidden = r->hidden};
+}
+
+static device_record_arrays device_arrays(const recorder *r)
+{
+    const future *f = r->future;
+    return (device_record_arrays){.lse = r->lse,
+                                  .col_sum = f->col_sum,
+                                  .future_sum = f->future_sum,
+                                  .col_max = f->col_max,
+                                  .future_max = f->future_max,
+                                  .late = f->late,
+                                  .open_sum = f->open_sum,
+                                  .open_max = f->open_max,
+                                  .block_sum = f->block_sum,
+                                  .block_max = f->block_max,
+                                  .k = r->k,
+                                  .v = r->v,
+                                  .q = r->q,
+                                  .mean = r->mean,
+                                  .cov = r->cov,
+                                  .freq = r->freq,
+                                  .norm = r->norm,
+                                  .x = r->x,
+                                  .l1 = r->l1,
+                                  .l2 = r->l2};
+}
+
 /* One list for the allocation and the plan: X(member, number of values). */
 /* clang-format off */
 #define RECORDER_MEMORY(X)                                                              \
@@ -113,12 +173,14 @@ static void layout(recorder *r, const recorder_spec *s)
     X(entropy,  r->n_response)                                                          \
     X(pos,      r->n_query)                                                             \
     X(temp,     r->temp_bytes)                                                          \
-    X(l1,       r->norms ? r->g->n_head * s->n_token : 0)                               \
-    X(l2,       r->norms ? r->g->n_head * s->n_token : 0)                               \
+    X(l1,       r->norms ? (s->device ? lanes : r->g->n_head) * s->n_token : 0)         \
+    X(l2,       r->norms ? (s->device ? lanes : r->g->n_head) * s->n_token : 0)         \
+    X(k,        device_kv(r))                                                           \
+    X(v,        device_kv(r))                                                           \
     X(scratch,  r->n_thread * r->stride)
 /* clang-format on */
 
-int64_t recorder_bytes(const recorder_spec *s)
+int64_t recorder_bytes(const recorder_spec *s, int64_t *on_device)
 {
     recorder plan, *r = &plan;
     layout(r, s);
@@ -127,7 +189,14 @@ int64_t recorder_bytes(const recorder_spec *s)
 #define X(member, n) bytes += (n) * (int64_t)sizeof *r->member;
     RECORDER_MEMORY(X)
 #undef X
-    return bytes;
+    int64_t device = 0, pinned = 0;
+    if (s->device) {
+        device_record_spec ds = device_spec(r, &fs);
+        device = device_record_bytes(&ds, &pinned);
+    }
+    if (on_device)
+        *on_device = device;
+    return bytes + pinned;
 }
 
 /* Mean, covariance and pair magnitudes of one head's queries before RoPE: the mean first, in
@@ -245,7 +314,12 @@ kvt_code recorder_new(recorder **out, const recorder_spec *s, kvt_err *err)
 #undef X
     future_spec fs = future_of(s);
     kvt_code code =
-        ok ? future_new(&r->future, &fs, err) : kvt_fail_memory(err, recorder_bytes(s));
+        ok ? future_new(&r->future, &fs, err) : kvt_fail_memory(err, recorder_bytes(s, NULL));
+    if (!code && s->device) {
+        device_record_spec ds = device_spec(r, &fs);
+        ds.to = device_arrays(r);
+        code = device_record_new(&r->device, &ds, err);
+    }
     if (code) {
         recorder_free(r);
         return code;
@@ -271,7 +345,34 @@ void recorder_free(recorder *r)
     RECORDER_MEMORY(X)
 #undef X
     future_free(r->future);
+    device_record_free(r->device);
     kvt_free(r);
+}
+
+/* The logit of one id: among the best, or asked for. */
+static kvt_code logit_of(const forward *f, const device_top *top, int32_t id, float *out,
+                         kvt_err *err)
+{
+    for (int i = 0; i < DEV_TOP; i++)
+        if (top->id[i] == id) {
+            *out = top->logit[i];
+            return KVT_OK;
+        }
+    return forward_logit_of(f, id, out, err);
+}
+
+static kvt_code on_best(void *user, const forward *f, int64_t pos, const device_top *top,
+                        kvt_err *err)
+{
+    recorder *r = user;
+    float taken;
+    int64_t m = pos + 1 - r->spec.n_prompt;
+    if (m < 0 || m >= r->n_expected)
+        return KVT_OK;
+    if (logit_of(f, top, r->expected[m], &taken, err))
+        return err->code;
+    recorder_top(r, m, top, taken);
+    return KVT_OK;
 }
 
 static void on_logits(void *user, int64_t pos, const float *logit)
@@ -291,11 +392,17 @@ void recorder_expect(recorder *r, sampler *s, const int32_t *id, int64_t n)
     r->expected = id;
     r->n_expected = n;
     r->tap.logits = on_logits;
+    r->tap.best = on_best;
 }
 
 const tap *recorder_tap(const recorder *r)
 {
     return &r->tap;
+}
+
+device_record *recorder_device(const recorder *r)
+{
+    return r->device;
 }
 
 const uint16_t *recorder_queries(const recorder *r, int layer, int64_t head, int64_t *n)
@@ -313,4 +420,16 @@ void recorder_logit(recorder *r, int64_t m, const sample_row *row)
     memcpy(r->logp + m * SAMPLE_TOP, row->logp, sizeof row->logp);
     r->nll[m] = row->nll;
     r->entropy[m] = row->entropy;
+}
+
+void recorder_top(recorder *r, int64_t m, const device_top *top, float taken)
+{
+    sample_row row;
+    _Static_assert((int)SAMPLE_TOP == (int)DEV_TOP, "rows of /logit");
+    memcpy(row.id, top->id, sizeof row.id);
+    for (int i = 0; i < SAMPLE_TOP; i++)
+        row.logp[i] = top->logit[i] - top->lse;
+    row.nll = top->lse - taken;
+    row.entropy = top->entropy;
+    recorder_logit(r, m, &row);
 }

@@ -7,9 +7,11 @@
  *   recorder_write(r, f, writer, &err);
  *   recorder_free(r);
  *
- * Keys and values are not copied: they are read from the engine's own when written. Queries are
- * kept as halves; attention rows are computed from the stored halves by compute/rows.h. What
- * can be had at the end for all tokens at once (value norms, rows) is computed there. */
+ * Keys and values are not copied: they are read from the engine's own when written. On a device
+ * capture/device_record.h keeps the same, and brings it into the same memory (and keys and
+ * values as well). Queries are kept as halves; attention rows are computed from the stored
+ * halves by compute/rows.h. What can be had at the end for all tokens at once (value norms,
+ * rows) is computed there. */
 #ifndef CAPTURE_RECORDER_H
 #define CAPTURE_RECORDER_H
 
@@ -26,6 +28,7 @@ enum {
 typedef struct recorder_spec {
     const kvt_weights *weights;
     const kvt_backend *backend;
+    const device_weights *device; /* NULL: the processor runs the model */
     const kvt_ctx *ctx;
     kvt_level level;
     int n_layer;
@@ -40,19 +43,23 @@ typedef struct recorder recorder;
 
 KVT_CHECKED kvt_code recorder_new(recorder **out, const recorder_spec *spec, kvt_err *err);
 void recorder_free(recorder *r); /* NULL is fine */
-int64_t recorder_bytes(const recorder_spec *spec);
+/* Of the host; and of the device, in *on_device, which may be NULL. */
+int64_t recorder_bytes(const recorder_spec *spec, int64_t *on_device);
 const tap *recorder_tap(const recorder *r);
+device_record *recorder_device(const recorder *r); /* NULL: not on a device */
 
 /* Stored queries of the prompt after RoPE, f16 [n D], the last of them that of position N - 1;
  * `layer` is one of the model. NULL: not recorded. */
 const uint16_t *recorder_queries(const recorder *r, int layer, int64_t head, int64_t *n);
 
-/* Row m of /logit: what the sampler described. */
+/* Row m of /logit: what the sampler described, or what a device says, whose logit of the token
+ * that was taken is `taken`. */
 void recorder_logit(recorder *r, int64_t m, const sample_row *row);
+void recorder_top(recorder *r, int64_t m, const device_top *top, float taken);
 
 /* For a response that is given: row m of /logit is described as the engine tells it, with id[m]
  * the token that follows. sampler and id are borrowed until the end of the run; what fails is
- * returned by recorder_write(). */
+ * returned by recorder_write(), or by the pass on a device. */
 void recorder_expect(recorder *r, sampler *s, const int32_t *id, int64_t n);
 
 /* Extents of a trace of n_token tokens by that spec: n_query, n_block, layers, and block_tokens

@@ -30,9 +30,11 @@ struct recorder {
     float *nll, *entropy; /* f32 [M] */
     int32_t *pos;         /* i32 [Q] */
     unsigned char *temp;  /* one layer on its way into the file */
-    float *l1, *l2;       /* f32 [H T] */
+    float *l1, *l2;       /* f32 [H T]; on a device [L H T] */
+    uint16_t *k, *v;      /* f16 [L G T D] on a device */
     float *scratch;       /* f32 [n_thread stride] */
     int64_t temp_bytes, stride;
+    device_record *device; /* NULL: the processor runs the model */
 };
 
 #endif

@@ -27,18 +27,28 @@ static kvt_code put(const job *j, kvt_ds ds, const void *data, kvt_dtype dtype,
     return kvt_writer_put(j->w, ds, j->layer, &v, err);
 }
 
-/* Keys or values of the layer as halves, [G T D]. */
-static const uint16_t *halves(const job *j, bool keys)
+/* Keys or values of a kv head of the layer as halves, [T D]: those that a device has brought,
+ * or the engine's own, which cannot fail. */
+static void halves(const job *j, bool keys, int64_t kv_head, uint16_t *out)
 {
-    const kvt_geometry *g = j->r->g;
-    uint16_t *out = (uint16_t *)(void *)j->r->temp;
-    int model_layer = j->r->spec.layer_id[j->layer];
-    int64_t n = j->n_token * g->head_dim;
-    for (int64_t h = 0; h < g->n_kv_head; h++)
-        half_from_floats(out + h * n,
-                         keys ? forward_keys(j->f, model_layer, h)
-                              : forward_values(j->f, model_layer, h),
-                         n);
+    const recorder *r = j->r;
+    kvt_err never;
+    int64_t n = j->n_token * r->g->head_dim, lane = j->layer * r->g->n_kv_head + kv_head;
+    if (r->device)
+        memcpy(out, (keys ? r->k : r->v) + lane * r->spec.n_token * r->g->head_dim,
+               (size_t)n * sizeof *out);
+    else
+        (void)!forward_halves(j->f, keys, r->spec.layer_id[j->layer], kv_head, 0, j->n_token,
+                              out, &never);
+}
+
+/* Rows of `stride` values as [H T], where the memory of a longest sequence is wider. */
+static float *packed(const job *j, const float *from)
+{
+    float *out = (float *)(void *)j->r->temp;
+    for (int64_t h = 0; h < j->r->g->n_head; h++)
+        memcpy(out + h * j->n_token, from + h * j->r->spec.n_token,
+               (size_t)j->n_token * sizeof *out);
     return out;
 }
 
@@ -52,8 +62,7 @@ static void rows_of(const job *j, int64_t head, const int32_t *pos)
     float *k = r->scratch + omp_get_thread_num() * r->stride, *q = k + n * d;
     /* Through a half and back: what a reader of the file will have. */
     uint16_t *half = (uint16_t *)(void *)(q + j->n_query * d);
-    half_from_floats(half, forward_keys(j->f, model_layer, head / (g->n_head / g->n_kv_head)),
-                     n * d);
+    halves(j, true, head / (g->n_head / g->n_kv_head), half);
     half_to_floats(k, half, n * d);
     half_to_floats(q, r->q + lane * r->n_query * d, j->n_query * d);
     rows_head((uint16_t *)(void *)r->temp + head * j->n_query * n, q, k, pos, j->n_query, n, d,
@@ -75,7 +84,7 @@ static kvt_code write_rows(job *j, const int32_t *pos, kvt_err *err)
 }
 
 /* W_O v of every token and query head, tile by tile: never all of it. */
-static void norms_of(const job *j, int64_t head, int64_t begin)
+static void norms_of(const job *j, const float *wo, int64_t head, int64_t begin)
 {
     recorder *r = j->r;
     const kvt_geometry *g = r->g;
@@ -84,20 +93,30 @@ static void norms_of(const job *j, int64_t head, int64_t begin)
     int64_t m = j->n_token - begin < 128 ? j->n_token - begin : 128;
     float *product = r->scratch + omp_get_thread_num() * r->stride;
     const float *v = forward_values(j->f, model_layer, head / (g->n_head / g->n_kv_head));
-    r->spec.backend->gemm(
-        GEMM_NT,
-        &(gemm_args){.c = product,
-                     .a = v + begin * d,
-                     .b = matrix_floats(&r->spec.weights->layer[model_layer].wo) + head * d,
-                     .m = m,
-                     .n = e,
-                     .k = d,
-                     .lda = d,
-                     .ldb = g->n_head * d,
-                     .ldc = e,
-                     .alpha = 1.0f});
+    r->spec.backend->gemm(GEMM_NT, &(gemm_args){.c = product,
+                                                .a = v + begin * d,
+                                                .b = wo + head * d,
+                                                .m = m,
+                                                .n = e,
+                                                .k = d,
+                                                .lda = d,
+                                                .ldb = g->n_head * d,
+                                                .ldc = e,
+                                                .alpha = 1.0f});
     r->spec.backend->norms(r->l1 + head * j->n_token + begin, r->l2 + head * j->n_token + begin,
                            product, e, m, e);
+}
+
+/* A device has made those of all layers. */
+static kvt_code put_device_norms(const job *j, kvt_err *err)
+{
+    const recorder *r = j->r;
+    int64_t h = r->g->n_head, at = j->layer * h * r->spec.n_token;
+    kvt_code code = put(j, KVT_DS_WO_L1, packed(j, r->l1 + at), KVT_F32,
+                        KVT_SHAPE("HT", h, j->n_token), err);
+    return code ? code
+                : put(j, KVT_DS_WO_L2, packed(j, r->l2 + at), KVT_F32,
+                      KVT_SHAPE("HT", h, j->n_token), err);
 }
 
 static kvt_code write_norms(job *j, kvt_err *err)
@@ -105,11 +124,15 @@ static kvt_code write_norms(job *j, kvt_err *err)
     const kvt_geometry *g = j->r->g;
     if (!j->r->norms)
         return KVT_OK;
+    if (j->r->device)
+        return put_device_norms(j, err);
     double begin = clock_now();
     int64_t tiles = (j->n_token + 127) / 128;
+    int model_layer = j->r->spec.layer_id[j->layer];
+    const float *wo = forward_matrix(j->f, &j->r->spec.weights->layer[model_layer].wo);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(j->r->n_thread)
     for (int64_t i = 0; i < tiles * g->n_head; i++)
-        norms_of(j, i / tiles, i % tiles * 128);
+        norms_of(j, wo, i / tiles, i % tiles * 128);
     j->computing += clock_now() - begin;
     kvt_code code =
         put(j, KVT_DS_WO_L1, j->r->l1, KVT_F32, KVT_SHAPE("HT", g->n_head, j->n_token), err);
@@ -123,10 +146,14 @@ static kvt_code write_kv(job *j, kvt_err *err)
     const kvt_geometry *g = j->r->g;
     if (!dataset_in_level(KVT_DS_KEYS, j->r->spec.level))
         return KVT_OK;
-    for (int keys = 1; keys >= 0; keys--)
-        if (put(j, keys ? KVT_DS_KEYS : KVT_DS_VALUES, halves(j, keys), KVT_F16,
+    for (int keys = 1; keys >= 0; keys--) {
+        uint16_t *out = (uint16_t *)(void *)j->r->temp;
+        for (int64_t h = 0; h < g->n_kv_head; h++)
+            halves(j, keys, h, out + h * j->n_token * g->head_dim);
+        if (put(j, keys ? KVT_DS_KEYS : KVT_DS_VALUES, out, KVT_F16,
                 KVT_SHAPE("GTD", g->n_kv_head, j->n_token, g->head_dim), err))
             return err->code;
+    }
     return KVT_OK;
 }
 
@@ -170,9 +197,8 @@ static kvt_code write_sums(job *j, kvt_err *err)
     future_delayed(f, j->layer, t, temp);
     if (put(j, KVT_DS_FUTURE_DELAYED, temp, KVT_F32, KVT_SHAPE("HT", h, t), err))
         return err->code;
-    for (int64_t i = 0; i < h; i++)
-        memcpy(temp + i * t, r->lse + (lane + i) * r->spec.n_token, (size_t)t * sizeof *temp);
-    if (put(j, KVT_DS_LSE, temp, KVT_F32, KVT_SHAPE("HT", h, t), err))
+    if (put(j, KVT_DS_LSE, packed(j, r->lse + lane * r->spec.n_token), KVT_F32,
+            KVT_SHAPE("HT", h, t), err))
         return err->code;
     for (int max = 0; f->spec.blocks && max <= f->spec.block_max; max++) {
         future_block_rows(f, max, j->layer, t, (uint16_t *)(void *)temp);
@@ -232,6 +258,8 @@ kvt_code recorder_write(recorder *r, const forward *f, kvt_writer *w, double *se
         *err = r->failed;
         return err->code;
     }
+    if (r->device && forward_finish(f, err))
+        return err->code;
     job j = {
         .r = r, .f = f, .w = w, .n_prompt = r->spec.n_prompt, .n_token = forward_length(f)};
     j.n_query = j.n_token - r->query_begin;

@@ -22,6 +22,7 @@ typedef struct run {
     recorder *r; /* NULL: nothing is recorded */
     forward *f;
     sampler *sampler;
+    bool by_top; /* a device that need not send its logits: the likeliest token is taken */
     int64_t n_response;
     int32_t first; /* likeliest token behind the prompt */
     const char *stop;
@@ -37,11 +38,12 @@ kvt_code capture_recorder(recorder_spec *out, const kvt_model *m, const kvt_capt
         return kvt_within(err, "layers");
     *out = (recorder_spec){.weights = m->weights,
                            .backend = m->backend,
+                           .device = m->device,
                            .ctx = ctx,
                            .level = spec->level,
                            .n_prompt = p->info.n_prompt,
                            .n_token = p->info.n_prompt + p->max_new,
-                           .tile = FORWARD_TILE,
+                           .tile = m->backend->device ? DEVICE_TILE : FORWARD_TILE,
                            .delay = spec->delay,
                            .block_limit = spec->block_limit,
                            .rows_limit = spec->rows_limit,
@@ -63,6 +65,29 @@ static void describe_sampling(char *out, size_t cap, const kvt_capture_spec *s)
                  (long long)s->top_k);
 }
 
+/* What computes, and in which arithmetic. */
+static void describe_engine(kvt_trace_facts *f, const kvt_model *m, int64_t tile)
+{
+    const kvt_device *d = m->backend->device;
+    snprintf(f->attention, sizeof f->attention, "%s tiles of %lld queries, whole rows",
+             d ? "device" : kvt_backend_name(m->backend), (long long)tile);
+    if (!d) {
+        snprintf(f->attention_types, sizeof f->attention_types,
+                 "scores f32, softmax f32, sums f32 and f64");
+        kvt_blas_name(f->blas, sizeof f->blas);
+        snprintf(f->device, sizeof f->device, "%s, %s", kvt_backend_name(m->backend),
+                 kvt_simd_name());
+        return;
+    }
+    device_weights plan; /* the weights need not be there */
+    device_weights_plan(&plan, m->weights, d->has_bf16);
+    snprintf(f->attention_types, sizeof f->attention_types,
+             "q, k, v %s, scores f32, softmax f32, sums f32 and f64",
+             device_type_name(plan.type));
+    snprintf(f->blas, sizeof f->blas, "%s", d->arithmetic);
+    snprintf(f->device, sizeof f->device, "%s", d->name);
+}
+
 void capture_facts(kvt_writer_spec *out, const kvt_model *m, const kvt_capture_spec *spec,
                    const prepared *p, const recorder_spec *r, const kvt_ctx *ctx,
                    int64_t n_response)
@@ -81,17 +106,11 @@ void capture_facts(kvt_writer_spec *out, const kvt_model *m, const kvt_capture_s
              m->weights->types);
     snprintf(f->tokenizer, sizeof f->tokenizer, "%s", tokenizer_kind(m->tokenizer));
     describe_sampling(f->sampling, sizeof f->sampling, spec);
-    snprintf(f->attention, sizeof f->attention, "%s tiles of %lld queries, whole rows",
-             kvt_backend_name(m->backend), (long long)r->tile);
-    snprintf(f->attention_types, sizeof f->attention_types,
-             "scores f32, softmax f32, sums f32 and f64");
-    kvt_blas_name(f->blas, sizeof f->blas);
+    describe_engine(f, m, r->tile);
     snprintf(f->options_digest, sizeof f->options_digest, "%s", p->digest);
     /* A command line may hold the prompt: it goes with the text. */
     snprintf(f->command, sizeof f->command, "%s",
              spec->command && !spec->no_text ? spec->command : "");
-    snprintf(f->device, sizeof f->device, "%s, %s", kvt_backend_name(m->backend),
-             kvt_simd_name());
     if (gethostname(f->host, sizeof f->host - 1))
         f->host[0] = 0;
     time_t t = time(NULL);
@@ -107,10 +126,11 @@ void capture_facts(kvt_writer_spec *out, const kvt_model *m, const kvt_capture_s
     out->n_raw = spec->no_text ? 0 : (int64_t)p->raw.n;
 }
 
-/* Takes the memory; where it is short, with smaller tiles. */
+/* Takes the memory; where that of the processor is short, with smaller tiles. */
 static kvt_code start(run *u, kvt_err *err)
 {
     kvt_code code;
+    u->by_top = u->m->device && (u->spec->temperature == 0 || u->p->is_forced);
     do {
         recorder_free(u->r);
         u->r = NULL;
@@ -121,12 +141,16 @@ static kvt_code start(run *u, kvt_err *err)
                            .ctx = u->ctx,
                            .n_token = u->rs.n_token,
                            .n_row = u->rs.n_prompt,
-                           .tile = u->rs.tile};
+                           .tile = u->rs.tile,
+                           .device = u->m->device,
+                           .record = u->r ? recorder_device(u->r) : NULL,
+                           .n_vocab = tokenizer_count(u->m->tokenizer),
+                           .top_only = u->by_top};
         if (u->p->is_forced && u->p->max_new > fs.n_row)
             fs.n_row = u->p->max_new;
         if (!code)
             code = forward_new(&u->f, &fs, err);
-    } while (code == KVT_NOMEM && (u->rs.tile /= 2) >= 16);
+    } while (code == KVT_NOMEM && !u->m->device && (u->rs.tile /= 2) >= 16);
     if (code)
         return code;
     sample_spec s = {.temperature = u->spec->temperature,
@@ -145,22 +169,37 @@ static kvt_code push(run *u, int32_t id, kvt_err *err)
     return token_list_push(&u->p->list, u->m->tokenizer, id, flag, err);
 }
 
+/* The token that follows, and its row of /logit. */
+static kvt_code pick(run *u, int64_t m, int32_t *id, kvt_err *err)
+{
+    sample_row row;
+    device_top top;
+    if (u->by_top) {
+        if (forward_top(u->f, &top, err))
+            return err->code;
+        *id = top.id[0];
+        if (u->r)
+            recorder_top(u->r, m, &top, top.logit[0]);
+        return KVT_OK;
+    }
+    const float *logit = forward_logit(u->f);
+    if (sampler_pick(u->sampler, id, logit, m, err))
+        return err->code;
+    if (!u->r)
+        return KVT_OK;
+    if (sampler_describe(u->sampler, &row, logit, *id, err))
+        return err->code;
+    recorder_logit(u->r, m, &row);
+    return KVT_OK;
+}
+
 static kvt_code generate(run *u, kvt_err *err)
 {
     u->stop = u->p->max_new ? "length" : "none";
     for (int64_t m = 0; m < u->p->max_new; m++) {
         int32_t id;
-        sample_row row;
-        const float *logit = forward_logit(u->f);
-        if (kvt_progress(u->ctx, "decode", m, u->p->max_new, err) ||
-            sampler_pick(u->sampler, &id, logit, m, err))
-            return err->code;
-        if (u->r) {
-            if (sampler_describe(u->sampler, &row, logit, id, err))
-                return err->code;
-            recorder_logit(u->r, m, &row);
-        }
-        if (push(u, id, err) || forward_step(u->f, id, err))
+        if (kvt_progress(u->ctx, "decode", m, u->p->max_new, err) || pick(u, m, &id, err) ||
+            push(u, id, err) || forward_step(u->f, id, err))
             return err->code;
         u->n_response++;
         if (tokenizer_is_stop(u->m->tokenizer, id)) {
@@ -183,13 +222,21 @@ static kvt_code force(run *u, kvt_err *err)
     return forward_force(u->f, u->p->forced.id, u->p->max_new, err);
 }
 
-static int32_t likeliest(const float *logit, int64_t n)
+static kvt_code likeliest(const run *u, int32_t *id, kvt_err *err)
 {
-    int64_t best = 0;
+    device_top top;
+    int64_t best = 0, n = tokenizer_count(u->m->tokenizer);
+    if (u->by_top) {
+        kvt_code code = forward_top(u->f, &top, err);
+        *id = code ? 0 : top.id[0];
+        return code;
+    }
+    const float *logit = forward_logit(u->f);
     for (int64_t v = 1; v < n; v++)
         if (logit[v] > logit[best])
             best = v;
-    return (int32_t)best;
+    *id = (int32_t)best;
+    return KVT_OK;
 }
 
 static kvt_code execute(run *u, kvt_err *err)
@@ -201,7 +248,7 @@ static kvt_code execute(run *u, kvt_err *err)
     u->counts->prefill_s = clock_now() - begin;
     begin = clock_now();
     if (!code)
-        u->first = likeliest(forward_logit(u->f), tokenizer_count(u->m->tokenizer));
+        code = likeliest(u, &u->first, err);
     if (!code)
         code = u->p->is_forced ? force(u, err) : generate(u, err);
     u->counts->decode_s = clock_now() - begin;

@@ -4,32 +4,30 @@
 
 #include "base/half.h"
 
-enum { CHUNK = 1024 };
+enum { CHUNK = 4096 }; /* halves at a time, rows of any head */
 
-static void round_halves(float *out, const float *in, int64_t n)
+static kvt_code read_halves(const run_prompt *r, bool keys, int layer, int kv_head, float *out,
+                            kvt_err *err)
 {
+    int64_t d = r->g->head_dim, rows = CHUNK / d;
     uint16_t half[CHUNK];
-    for (int64_t i = 0; i < n; i += CHUNK) {
-        int64_t m = n - i < CHUNK ? n - i : CHUNK;
-        half_from_floats(half, in + i, m);
-        half_to_floats(out + i, half, m);
+    for (int64_t i = 0; i < r->n_prompt; i += rows) {
+        int64_t m = r->n_prompt - i < rows ? r->n_prompt - i : rows;
+        if (forward_halves(r->f, keys, layer, kv_head, i, m, half, err))
+            return err->code;
+        half_to_floats(out + i * d, half, m * d);
     }
+    return KVT_OK;
 }
 
 static kvt_code keys(void *self, int layer, int kv_head, float *out, kvt_err *err)
 {
-    const run_prompt *r = self;
-    (void)err;
-    round_halves(out, forward_keys(r->f, layer, kv_head), r->n_prompt * r->g->head_dim);
-    return KVT_OK;
+    return read_halves(self, true, layer, kv_head, out, err);
 }
 
 static kvt_code values(void *self, int layer, int kv_head, float *out, kvt_err *err)
 {
-    const run_prompt *r = self;
-    (void)err;
-    round_halves(out, forward_values(r->f, layer, kv_head), r->n_prompt * r->g->head_dim);
-    return KVT_OK;
+    return read_halves(self, false, layer, kv_head, out, err);
 }
 
 static kvt_code queries(void *self, int layer, int head, int64_t n, float *out, kvt_err *err)

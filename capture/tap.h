@@ -11,11 +11,17 @@
  *
  * and `logits` behind the last layer. A step of decode has no qk and no wave. What a tap wants
  * of values it reads when all has run (forward_values()): one product over all rows is cheaper
- * than one a step. */
+ * than one a step.
+ *
+ * Attention on a device does not pass by the host: there capture/device_record.h keeps what a
+ * trace needs, and a tap is told of the best ids behind each row only. */
 #ifndef CAPTURE_TAP_H
 #define CAPTURE_TAP_H
 
 #include "kvt/err.h"
+
+struct forward;
+struct device_top;
 
 /* Attention of one head, rows pos .. pos + n_row. Borrowed for the call. */
 typedef struct tap_tile {
@@ -43,6 +49,10 @@ typedef struct tap {
     void (*wave)(void *user, int layer, int64_t pos, int64_t n);
     /* logit f32 [V]: what the model says behind position pos. */
     void (*logits)(void *user, int64_t pos, const float *logit);
+    /* On a device, in place of all above: the best ids behind position pos; other logits of
+     * that row by forward_logit_of(f, ...). */
+    kvt_code (*best)(void *user, const struct forward *f, int64_t pos,
+                     const struct device_top *top, kvt_err *err);
 } tap;
 
 #endif

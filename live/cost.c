@@ -76,7 +76,11 @@ static void add_second(count *c, const wish *w)
 {
     const kvt_weights *second = model_weights(w->second);
     int64_t N = c->facts->token.n_prompt;
-    forward_spec f = {.weights = second, .ctx = c->ctx, .n_token = N + w->number, .n_row = N};
+    forward_spec f = {.weights = second,
+                      .ctx = c->ctx,
+                      .n_token = N + w->number,
+                      .n_row = N,
+                      .device = model_device(w->second)};
     c->to->memory_bytes += second->bytes;
     c->working = kvt_max(c->working, forward_bytes(&f));
     c->to->flops += row_flops(&second->geometry, (double)N, 0);

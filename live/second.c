@@ -42,7 +42,8 @@ kvt_code second_draft(rows *out, const wish *w, const kvt_prompt *prompt, const 
                          .backend = model_backend(m),
                          .ctx = ctx,
                          .n_token = prompt->n_prompt + w->number,
-                         .n_row = prompt->n_prompt};
+                         .n_row = prompt->n_prompt,
+                         .device = model_device(m)};
     *out = (rows){0};
     kvt_code code = forward_new(&f, &spec, err);
     if (!code)

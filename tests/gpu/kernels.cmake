@@ -1,0 +1,15 @@
+# Kernels against their definitions: NAME in the shim, and NAME_gpu on a GPU, where this build compiles
+# for one (it exits with 77 where there is none).
+set_source_files_properties(device_shim.c PROPERTIES COMPILE_DEFINITIONS KVT_SHIM="tests/gpu/shim.h")
+
+function(kvt_kernel_test name)
+  kvt_gpu_test(${name} SOURCES ${name}.c lab.c device_shim.c)
+  if(KVT_HAVE_CUDA)
+    kvt_test(${name}_gpu LABEL gpu MODULES compute SOURCES ${name}.c lab.c device_cuda.c)
+  endif()
+endfunction()
+
+kvt_kernel_test(test_kernels_logits)
+kvt_kernel_test(test_kernels_record)
+kvt_kernel_test(test_kernels_rows)
+kvt_kernel_test(test_kernels_values)

@@ -15,7 +15,7 @@
 #include "compute/quant.h"
 
 static const arch archs[] = {
-    {.name = "llama", .is_permuted = true},
+    {.name = "llama", .is_permuted = true, .window_all = true},
     {.name = "qwen2", .qkv_bias = true},
     {.name = "qwen3", .qk_norm = true},
     {.name = "gemma3",
@@ -27,7 +27,7 @@ static const arch archs[] = {
      .theta_local = 10000},
 };
 
-enum { N_ARCH = sizeof archs / sizeof archs[0], WIDTH_MAX = 1 << 24, LAYERS_27B = 62 };
+enum { N_ARCH = sizeof archs / sizeof archs[0], LAYERS_27B = 62 };
 
 const arch *arch_find(const char *name, size_t n_byte)
 {
@@ -144,30 +144,45 @@ static kvt_code refuse(const gguf *g, const arch *a, kvt_err *err)
     return KVT_OK;
 }
 
+kvt_code arch_check_heads(const kvt_geometry *o, const char *kv_key, const char *dim_key,
+                          kvt_err *err)
+{
+    if (o->n_head % o->n_kv_head != 0)
+        return kvt_fail(err, KVT_FORMAT,
+                        "key '%s': %" PRId64 " query heads are no multiple of %" PRId64
+                        " kv heads",
+                        kv_key, o->n_head, o->n_kv_head);
+    if (o->head_dim < 2 || o->head_dim > KVT_HEAD_DIM_MAX || o->head_dim % 2 != 0)
+        return kvt_fail(err, KVT_FORMAT,
+                        "key '%s': expected an even head size of 2 to %d, got %" PRId64,
+                        dim_key, (int)KVT_HEAD_DIM_MAX, o->head_dim);
+    if (o->n_head > ARCH_WIDTH_MAX / o->head_dim)
+        return kvt_fail(err, KVT_FORMAT,
+                        "%" PRId64 " heads of %" PRId64 " channels are too wide", o->n_head,
+                        o->head_dim);
+    return KVT_OK;
+}
+
 static kvt_code heads(kvt_geometry *o, const arch *a, const gguf *g, kvt_err *err)
 {
     char key[KEY_TEXT];
     int64_t value_length = 0, rotated = 0;
-    if (whole(&o->n_head, g, a, KEY_N_HEAD, -1, 1, WIDTH_MAX, err) ||
-        whole(&o->n_kv_head, g, a, KEY_N_KV_HEAD, o->n_head, 1, WIDTH_MAX, err) ||
-        whole(&o->head_dim, g, a, KEY_KEY_LENGTH, o->n_hidden / o->n_head, 0, WIDTH_MAX, err) ||
-        whole(&value_length, g, a, KEY_VALUE_LENGTH, o->head_dim, 0, WIDTH_MAX, err) ||
-        whole(&rotated, g, a, KEY_ROPE_DIM, o->head_dim, 0, WIDTH_MAX, err))
+    if (whole(&o->n_head, g, a, KEY_N_HEAD, -1, 1, ARCH_WIDTH_MAX, err) ||
+        whole(&o->n_kv_head, g, a, KEY_N_KV_HEAD, o->n_head, 1, ARCH_WIDTH_MAX, err) ||
+        whole(&o->head_dim, g, a, KEY_KEY_LENGTH, o->n_hidden / o->n_head, 0, ARCH_WIDTH_MAX,
+              err) ||
+        whole(&value_length, g, a, KEY_VALUE_LENGTH, o->head_dim, 0, ARCH_WIDTH_MAX, err) ||
+        whole(&rotated, g, a, KEY_ROPE_DIM, o->head_dim, 0, ARCH_WIDTH_MAX, err))
         return err->code;
     if (!gguf_has(g, key_name(key, a, KEY_KEY_LENGTH)) && o->n_hidden % o->n_head != 0)
         return kvt_fail(err, KVT_FORMAT,
                         "key '%s': is missing, and width %" PRId64 " is no multiple of %" PRId64
                         " heads",
                         key, o->n_hidden, o->n_head);
-    if (o->n_head % o->n_kv_head != 0)
-        return kvt_fail(err, KVT_FORMAT,
-                        "key '%s': %" PRId64 " query heads are no multiple of %" PRId64
-                        " kv heads",
-                        key_name(key, a, KEY_N_KV_HEAD), o->n_head, o->n_kv_head);
-    if (o->head_dim < 2 || o->head_dim > KVT_HEAD_DIM_MAX || o->head_dim % 2 != 0)
-        return kvt_fail(err, KVT_FORMAT,
-                        "key '%s': expected an even head size of 2 to %d, got %" PRId64,
-                        key_name(key, a, KEY_KEY_LENGTH), (int)KVT_HEAD_DIM_MAX, o->head_dim);
+    char kv_key[KEY_TEXT];
+    if (arch_check_heads(o, key_name(kv_key, a, KEY_N_KV_HEAD),
+                         key_name(key, a, KEY_KEY_LENGTH), err))
+        return err->code;
     if (value_length != o->head_dim)
         return kvt_fail(err, KVT_FORMAT,
                         "key '%s': expected the head size %" PRId64
@@ -178,10 +193,6 @@ static kvt_code heads(kvt_geometry *o, const arch *a, const gguf *g, kvt_err *er
                         "key '%s': a rotation of %" PRId64 " of %" PRId64
                         " channels is not supported",
                         key_name(key, a, KEY_ROPE_DIM), rotated, o->head_dim);
-    if (o->n_head > WIDTH_MAX / o->head_dim)
-        return kvt_fail(err, KVT_FORMAT,
-                        "%" PRId64 " heads of %" PRId64 " channels are too wide", o->n_head,
-                        o->head_dim);
     o->attn_scale = 1 / sqrt((double)o->head_dim);
     if (a->post_norm &&
         o->n_layer == LAYERS_27B) /* gemma3 27B: query_pre_attn_scalar is no key */
@@ -195,13 +206,13 @@ static kvt_code windows(kvt_geometry *o, const arch *a, const gguf *g, kvt_err *
     int64_t window = 0;
     if (whole(&window, g, a, KEY_WINDOW, 0, 0, INT32_MAX, err))
         return err->code;
-    if (window > 0 && a->global_every == 0)
+    if (window > 0 && a->global_every == 0 && !a->window_all)
         return kvt_fail(err, KVT_FORMAT,
                         "key '%s': a sliding window (%" PRId64 ") of architecture %s is not "
                         "supported",
                         key_name(key, a, KEY_WINDOW), window, a->name);
     for (int l = 0; l < o->n_layer; l++)
-        if (a->global_every > 0 && l % a->global_every != a->global_every - 1)
+        if (a->global_every == 0 || l % a->global_every != a->global_every - 1)
             o->window[l] = (int32_t)window;
     o->rope_theta_local = window > 0 ? a->theta_local : 0;
     return KVT_OK;
@@ -213,8 +224,10 @@ void arch_rope_freq(double *freq, const arch_rope *r, int64_t head_dim)
     bool yarn = strcmp(r->type, "yarn") == 0;
     if (yarn) {
         double pi = acos(-1), base = 2 * log(r->theta);
-        lo = fmax(0, floor(d * log(r->original / (2 * pi * r->beta_fast)) / base));
-        hi = fmin(d - 1, ceil(d * log(r->original / (2 * pi * r->beta_slow)) / base));
+        lo = d * log(r->original / (2 * pi * r->beta_fast)) / base;
+        hi = d * log(r->original / (2 * pi * r->beta_slow)) / base;
+        lo = fmax(0, r->unrounded ? lo : floor(lo));
+        hi = fmin(d - 1, r->unrounded ? hi : ceil(hi));
     }
     for (int64_t i = 0; i < head_dim / 2; i++) {
         double f = pow(r->theta, -2 * (double)i / d);
@@ -229,6 +242,27 @@ void arch_rope_freq(double *freq, const arch_rope *r, int64_t head_dim)
         }
         freq[i] = f;
     }
+}
+
+void arch_rope_llama3(float *divisor, const arch_rope *r, double low, double high,
+                      int64_t head_dim)
+{
+    double pi = acos(-1);
+    for (int64_t i = 0; i < head_dim / 2; i++) {
+        double wave = 2 * pi * pow(r->theta, 2 * (double)i / (double)head_dim);
+        double s = (r->original / wave - low) / (high - low);
+        if (wave < r->original / high)
+            divisor[i] = 1;
+        else if (wave > r->original / low)
+            divisor[i] = (float)r->factor;
+        else
+            divisor[i] = (float)(1 / ((1 - s) / r->factor + s));
+    }
+}
+
+double arch_yarn_scale(double factor, double scale)
+{
+    return factor > 1 ? 1 + 0.1 * scale * log(factor) : 1;
 }
 
 /* The divisors of rope_freqs.weight, if the file has them; the largest is the factor. */
@@ -306,7 +340,7 @@ static kvt_code rope(kvt_geometry *o, const arch *a, const gguf *g, kvt_err *err
         return err->code;
     if (yarn) /* the file's factor comes on top of yarn's own, as GGUF's reference reader has it
                */
-        o->rope_attn_factor *= r.factor > 1 ? 1 + 0.1 * log(r.factor) : 1;
+        o->rope_attn_factor *= arch_yarn_scale(r.factor, 1);
     if (divisors(&r, divisor, o->head_dim, g, err))
         return err->code;
     r.theta = o->rope_theta;
@@ -346,8 +380,8 @@ kvt_code arch_geometry(kvt_geometry *out, const arch *a, const gguf *g, kvt_err 
     if (refuse(g, a, err) ||
         whole(&out->n_layer, g, a, KEY_N_LAYER, -1, 1, KVT_LAYERS_MAX, err) ||
         whole(&out->n_context, g, a, KEY_N_CONTEXT, -1, 1, INT32_MAX, err) ||
-        whole(&out->n_hidden, g, a, KEY_N_HIDDEN, -1, 1, WIDTH_MAX, err) ||
-        whole(&out->n_ff, g, a, KEY_N_FF, -1, 1, WIDTH_MAX, err) ||
+        whole(&out->n_hidden, g, a, KEY_N_HIDDEN, -1, 1, ARCH_WIDTH_MAX, err) ||
+        whole(&out->n_ff, g, a, KEY_N_FF, -1, 1, ARCH_WIDTH_MAX, err) ||
         positive(&out->norm_eps, g, a, KEY_NORM_EPS, (double)NAN, err) ||
         heads(out, a, g, err) || windows(out, a, g, err) || rope(out, a, g, err) ||
         vocabulary(out, g, err))

@@ -23,6 +23,7 @@ typedef struct arch {
     bool gelu;          /* tanh GELU in place of SiLU */
     bool embed_scaled;  /* the embedding is multiplied by sqrt(n_hidden) */
     int global_every;   /* layer l sees everything iff l % this == this - 1; 0: all layers do */
+    bool window_all;    /* a window is one of all layers: mistral */
     double theta_local; /* rotary base of layers with a window; 0: the common one */
 } arch;
 
@@ -49,11 +50,27 @@ typedef struct arch_rope {
     double theta, factor;        /* base; 1: no scaling */
     double original;             /* tokens, yarn: original context */
     double beta_fast, beta_slow; /* yarn: 32 and 1 */
+    bool unrounded;              /* yarn: the limits are not rounded to whole pairs */
     const float *divisor;        /* f32 [head_dim / 2] for llama3, else NULL */
 } arch_rope;
 
 /* freq [head_dim / 2]: radians a position of pair i, theta^(-2i/d) with the scaling applied, in
  * double. */
 void arch_rope_freq(double *freq, const arch_rope *r, int64_t head_dim);
+
+/* divisor [head_dim / 2] of llama3's scaling from the fields of config.json, rounded to f32 as
+ * a GGUF's rope_freqs.weight holds it: 1 for wavelengths below original / high, factor above
+ * original / low, between them a mix. `r` gives theta, factor and original. */
+void arch_rope_llama3(float *divisor, const arch_rope *r, double low, double high,
+                      int64_t head_dim);
+
+/* Yarn's factor of cos and sin, 1 + 0.1 scale ln(factor); 1 where factor is not above 1. */
+double arch_yarn_scale(double factor, double scale);
+
+/* What holds for heads whatever the file: kv_key and dim_key are their keys' names. */
+KVT_CHECKED kvt_code arch_check_heads(const kvt_geometry *o, const char *kv_key,
+                                      const char *dim_key, kvt_err *err);
+
+enum { ARCH_WIDTH_MAX = 1 << 24 }; /* of any layer */
 
 #endif

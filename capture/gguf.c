@@ -13,7 +13,7 @@
  *  7. general.alignment is a u32 power of two; 32 without it.
  *  8. Tensors lie in the order of their descriptions, each at the next aligned offset: no hole,
  *     no overlap. All of them end inside the file.
- *  9. A part of a split set is refused, and so is a second file behind the first.
+ *  9. A second file behind the first is refused. Sets of files: gguf_split.c.
  *
  * Sums that a file could make overflow are differences here: what is needed is compared with
  * what is left. */
@@ -180,8 +180,7 @@ int gguf_name_compare(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* Sorts the names; FORMAT where one comes twice. */
-static kvt_code unique(gguf_name *name, int64_t n, const char *what, kvt_err *err)
+kvt_code gguf_unique(gguf_name *name, int64_t n, const char *what, kvt_err *err)
 {
     char shown[GGUF_SHOWN];
     qsort(name, (size_t)n, sizeof *name, gguf_name_compare);
@@ -258,7 +257,7 @@ static kvt_code read_keys(gguf *g, cursor *c, kvt_err *err)
             return kvt_within(err, "key '%s'", gguf_shown(shown, k->name.s, k->name.n));
         g->key_name[i] = (gguf_name){k->name.s, k->name.n, i};
     }
-    return unique(g->key_name, g->n_key, "key", err);
+    return gguf_unique(g->key_name, g->n_key, "key", err);
 }
 
 /* An unsigned integer of the metadata that must not be anything else; `def` without it. */
@@ -271,16 +270,19 @@ static kvt_code whole_key(const gguf *g, const char *key, int64_t def, int64_t *
     return KVT_OK;
 }
 
-static kvt_code check_split(const gguf *g, kvt_err *err)
+static kvt_code read_split(gguf *g, kvt_err *err)
 {
-    int64_t no = 0, count = 1;
-    if (whole_key(g, "split.no", 0, &no, err) || whole_key(g, "split.count", 1, &count, err))
+    gguf_split *s = &g->split;
+    if (whole_key(g, "split.no", 0, &s->no, err) ||
+        whole_key(g, "split.count", 1, &s->count, err) ||
+        whole_key(g, "split.tensors.count", -1, &s->n_tensor, err))
         return err->code;
-    if (count > 1 || no > 0)
+    s->count += s->count == 0;
+    if (s->count < 1 || s->count > GGUF_PARTS_MAX || s->no < 0 || s->no >= s->count)
         return kvt_fail(err, KVT_FORMAT,
-                        "split GGUF (part %" PRId64 " of %" PRId64
-                        ") is not supported yet: merge the parts into one file",
-                        no < INT64_MAX ? no + 1 : no, count);
+                        "keys 'split.no', 'split.count': part %" PRId64 " (from 0) of %" PRId64
+                        " cannot be",
+                        s->no, s->count);
     return KVT_OK;
 }
 
@@ -378,7 +380,7 @@ static kvt_code read_infos(gguf *g, cursor *c, int64_t alignment, kvt_err *err)
         if (read_info(t, c, &end, alignment, err))
             return kvt_within(err, "tensor '%s'", shown);
     }
-    return unique(g->tensor_name, g->n_tensor, "tensor", err);
+    return gguf_unique(g->tensor_name, g->n_tensor, "tensor", err);
 }
 
 /* Places the tensors behind the cursor, each at the next multiple of the alignment. */
@@ -410,19 +412,29 @@ static kvt_code place(gguf *g, cursor *c, int64_t alignment, kvt_err *err)
     return KVT_OK;
 }
 
-static kvt_code read_all(gguf *g, gguf_check *check, kvt_err *err)
+static kvt_code read_all(gguf *g, gguf_role role, gguf_check *check, kvt_err *err)
 {
     cursor c = {g->data, g->n_byte, 0};
     int64_t alignment = 0;
-    if (read_start(g, &c, err) || read_keys(g, &c, err) || check_split(g, err) ||
-        (check && check(g, err)) || read_alignment(g, &alignment, err) ||
+    if (read_start(g, &c, err) || read_keys(g, &c, err) || read_split(g, err))
+        return err->code;
+    if (role == GGUF_ALONE && g->split.count > 1)
+        return kvt_fail(err, KVT_FORMAT,
+                        "part %" PRId64 " of a set of %" PRId64 " files: it must be opened "
+                        "where the others lie",
+                        g->split.no + 1, g->split.count);
+    if (role == GGUF_FIRST && g->split.no > 0) {
+        g->n_tensor = 0;
+        return KVT_OK;
+    }
+    if ((check && check(g, err)) || read_alignment(g, &alignment, err) ||
         read_infos(g, &c, alignment, err) || place(g, &c, alignment, err))
         return err->code;
     return KVT_OK;
 }
 
-static kvt_code read_checked(gguf **out, const uint8_t *data, size_t n, gguf_check *check,
-                             kvt_err *err)
+static kvt_code read_checked(gguf **out, const uint8_t *data, size_t n, gguf_role role,
+                             gguf_check *check, kvt_err *err)
 {
     gguf *g = kvt_alloc(1, sizeof *g);
     *out = NULL;
@@ -430,7 +442,7 @@ static kvt_code read_checked(gguf **out, const uint8_t *data, size_t n, gguf_che
         return kvt_fail_memory(err, sizeof *g);
     g->data = data;
     g->n_byte = n;
-    if (read_all(g, check, err)) {
+    if (read_all(g, role, check, err)) {
         gguf_close(g);
         return err->code;
     }
@@ -440,26 +452,22 @@ static kvt_code read_checked(gguf **out, const uint8_t *data, size_t n, gguf_che
 
 kvt_code gguf_read(gguf **out, const uint8_t *data, size_t n, kvt_err *err)
 {
-    return read_checked(out, data, n, NULL, err);
+    return read_checked(out, data, n, GGUF_ALONE, NULL, err);
 }
 
-kvt_code gguf_open_checked(gguf **out, const char *path, gguf_check *check, kvt_err *err)
+kvt_code gguf_open_one(gguf **out, const char *path, gguf_role role, gguf_check *check,
+                       kvt_err *err)
 {
     file_map map;
     *out = NULL;
     if (file_map_open(&map, path, err))
         return err->code;
-    if (read_checked(out, map.data, map.n, check, err)) {
+    if (read_checked(out, map.data, map.n, role, check, err)) {
         file_map_close(&map);
         return kvt_within(err, "'%s'", path);
     }
     (*out)->map = map;
     return KVT_OK;
-}
-
-kvt_code gguf_open(gguf **out, const char *path, kvt_err *err)
-{
-    return gguf_open_checked(out, path, NULL, err);
 }
 
 void gguf_close(gguf *g)
@@ -472,6 +480,9 @@ void gguf_close(gguf *g)
     kvt_free(g->key_name);
     kvt_free(g->tensor);
     kvt_free(g->tensor_name);
+    for (int i = 0; i < g->n_more; i++)
+        gguf_close(g->more[i]);
+    kvt_free(g->more);
     if (g->map.data)
         file_map_close(&g->map);
     kvt_free(g);

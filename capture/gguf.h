@@ -34,7 +34,7 @@ typedef enum gguf_type {
     GGUF_TYPE_COUNT
 } gguf_type;
 
-enum { GGUF_DIMS_MAX = 4, GGUF_NAME_MAX = 64 };
+enum { GGUF_DIMS_MAX = 4, GGUF_NAME_MAX = 64, GGUF_PARTS_MAX = 10000 };
 
 typedef struct gguf gguf;
 
@@ -62,15 +62,15 @@ typedef struct gguf_tensor {
     const uint8_t *data; /* [n_byte], not aligned for anything */
 } gguf_tensor;
 
-/* Maps and checks a file. NOTFOUND, IO; FORMAT names the field or tensor with what was needed
- * and what is there; a file that only lacks bytes says "truncated". Refuses a part of a split
- * set. */
+/* Maps and checks a file, or all files of a split set where `path` is any part of it: keys are
+ * those of the first part, tensors those of all. NOTFOUND, IO; FORMAT names the field or tensor
+ * with what was needed and what is there; a file that only lacks bytes says "truncated". */
 KVT_CHECKED kvt_code gguf_open(gguf **out, const char *path, kvt_err *err);
 /* The same; `check` sees the keys before a tensor is looked at, and may refuse the file. */
 typedef kvt_code gguf_check(const gguf *g, kvt_err *err);
 KVT_CHECKED kvt_code gguf_open_checked(gguf **out, const char *path, gguf_check *check,
                                        kvt_err *err);
-/* gguf_open() over bytes that the caller keeps until gguf_close(). */
+/* gguf_open() over bytes that the caller keeps until gguf_close(). Refuses a part of a set. */
 KVT_CHECKED kvt_code gguf_read(gguf **out, const uint8_t *data, size_t n, kvt_err *err);
 void gguf_close(gguf *g); /* NULL is fine */
 
@@ -104,10 +104,11 @@ int64_t gguf_n_tensor(const gguf *g);
 const gguf_tensor *gguf_tensor_at(const gguf *g, int64_t i);
 const gguf_tensor *gguf_find(const gguf *g, const char *name); /* NULL: none of that name */
 
-/* XXH128 of the whole file, header and tensors; reads all of it. */
-void gguf_digest(const gguf *g, char out[DIGEST_TEXT]);
-/* Tensors of each type, "Q4_1 210, F32 61, Q8_0 1": most first, equal counts by type number. */
-const char *gguf_summary(const gguf *g, char *out, size_t cap);
+/* The files: one, or the parts of a set in their order. */
+int gguf_n_part(const gguf *g);
+const uint8_t *gguf_part_bytes(const gguf *g, int part, size_t *n);
+int64_t gguf_n_byte(const gguf *g); /* of all of them */
+bool gguf_is_mapped(const gguf *g); /* no bytes of a caller, as of gguf_read() */
 
 static inline bool gguf_text_is(gguf_text t, const char *s)
 {

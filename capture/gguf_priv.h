@@ -1,4 +1,5 @@
-/* gguf_priv.h - a file that was read: shared by gguf.c (rules) and gguf_values.c (look-up). */
+/* gguf_priv.h - a file that was read: shared by gguf.c (rules), gguf_split.c (sets of files)
+ * and gguf_values.c (look-up). */
 #ifndef CAPTURE_GGUF_PRIV_H
 #define CAPTURE_GGUF_PRIV_H
 
@@ -21,6 +22,11 @@ typedef struct gguf_name {
     int64_t index;
 } gguf_name;
 
+/* split.no, split.count, split.tensors.count; 0, 1 and -1 without them. */
+typedef struct gguf_split {
+    int64_t no, count, n_tensor;
+} gguf_split;
+
 struct gguf {
     file_map map; /* empty where the bytes are the caller's */
     const uint8_t *data;
@@ -31,12 +37,24 @@ struct gguf {
     gguf_name *key_name;    /* [n_key] sorted */
     gguf_tensor *tensor;    /* [n_tensor] */
     gguf_name *tensor_name; /* [n_tensor] sorted */
+    gguf_split split;
+    gguf **more; /* [n_more] the other parts of a set, of the first one */
+    int n_more;
 };
 
 enum { GGUF_SHOWN = 80 };
 
 /* Bytes of the file as safe text for a message; returns out. */
 const char *gguf_shown(char out[GGUF_SHOWN], const char *s, size_t n);
+
+/* What a part may be when it is opened: a file of its own, the first one or any other of a set.
+ * Of another part than the first, GGUF_FIRST reads the keys only. */
+typedef enum gguf_role { GGUF_ALONE, GGUF_FIRST, GGUF_PART } gguf_role;
+/* Maps and reads one file, named in errors. */
+KVT_CHECKED kvt_code gguf_open_one(gguf **out, const char *path, gguf_role role,
+                                   gguf_check *check, kvt_err *err);
+/* Sorts the names; FORMAT where one comes twice. */
+KVT_CHECKED kvt_code gguf_unique(gguf_name *name, int64_t n, const char *what, kvt_err *err);
 
 int gguf_name_compare(const void *a, const void *b);
 /* Index of that name, or -1. */

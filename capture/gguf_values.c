@@ -250,39 +250,30 @@ const gguf_tensor *gguf_find(const gguf *g, const char *name)
     return i < 0 ? NULL : &g->tensor[i];
 }
 
-void gguf_digest(const gguf *g, char out[DIGEST_TEXT])
+int gguf_n_part(const gguf *g)
 {
-    digest_of(g->data, g->n_byte, out);
+    return 1 + g->n_more;
 }
 
-typedef struct count {
-    int type;
-    int64_t n;
-} count;
-
-static int most_first(const void *a, const void *b)
+const uint8_t *gguf_part_bytes(const gguf *g, int part, size_t *n)
 {
-    const count *x = a, *y = b;
-    if (x->n != y->n)
-        return x->n > y->n ? -1 : 1;
-    return (x->type > y->type) - (x->type < y->type);
+    const gguf *p = part == 0 ? g : g->more[part - 1];
+    *n = p->n_byte;
+    return p->data;
 }
 
-const char *gguf_summary(const gguf *g, char *out, size_t cap)
+bool gguf_is_mapped(const gguf *g)
 {
-    enum { TYPES = 64 }; /* above every number of quants.def */
-    count counts[TYPES];
-    for (int t = 0; t < TYPES; t++)
-        counts[t] = (count){t, 0};
-    for (int64_t i = 0; i < g->n_tensor; i++)
-        counts[g->tensor[i].type].n++;
-    qsort(counts, TYPES, sizeof counts[0], most_first);
-    size_t used = 0;
-    snprintf(out, cap, "none");
-    for (int t = 0; t < TYPES && counts[t].n > 0 && used < cap; t++) {
-        int n = snprintf(out + used, cap - used, "%s%s %" PRId64, t > 0 ? ", " : "",
-                         quant_find(counts[t].type)->name, counts[t].n);
-        used += (size_t)n;
+    return g->map.data != NULL;
+}
+
+int64_t gguf_n_byte(const gguf *g)
+{
+    size_t n = 0;
+    int64_t sum = 0;
+    for (int i = 0; i < gguf_n_part(g); i++) {
+        gguf_part_bytes(g, i, &n);
+        sum += (int64_t)n;
     }
-    return out;
+    return sum;
 }

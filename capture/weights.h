@@ -1,7 +1,7 @@
 /* weights.h - a model's weights as the forward pass wants them.
  *
  *   kvt_weights *w;
- *   if (kvt_weights_load(&w, g, NULL, ctx, &err)) ...
+ *   if (kvt_weights_load(&w, source, NULL, ctx, &err)) ...
  *   y = x * rows of layer->wq ^T                   row-major, [n E] x [HD E]^T
  *   kvt_weights_free(w);
  *
@@ -15,7 +15,7 @@
 #ifndef CAPTURE_WEIGHTS_H
 #define CAPTURE_WEIGHTS_H
 
-#include "capture/arch.h"
+#include "capture/source.h"
 #include "compute/matrix.h"
 #include "kvt/ctx.h"
 
@@ -44,7 +44,7 @@ typedef struct kvt_weights {
     int64_t bytes;            /* memory of all of it, also with header_only */
     int64_t file_bytes;       /* the same tensors as they lie in the file */
     char types[128];          /* "Q4_1 210, F32 61, Q8_0 1" */
-    char digest[DIGEST_TEXT]; /* XXH128 of the file; "" with header_only */
+    char digest[DIGEST_TEXT]; /* XXH128 of the file, source_digest(); "" with header_only */
     double seconds;           /* that loading took */
 } kvt_weights;
 
@@ -55,14 +55,19 @@ typedef struct kvt_weights_options {
 
 /* FORMAT names the tensor that is missing or of a wrong shape, with expected and got. options
  * NULL: weights as in the file. */
-KVT_CHECKED kvt_code kvt_weights_load(kvt_weights **out, const gguf *g,
+KVT_CHECKED kvt_code kvt_weights_load(kvt_weights **out, const source *s,
                                       const kvt_weights_options *options, const kvt_ctx *ctx,
                                       kvt_err *err);
 void kvt_weights_free(kvt_weights *w); /* NULL is fine */
 
-/* XXH128 of the canonical weights: all f32 values in the order of keys.c, so that two files
- * with the same values are the same model. Not with header_only. */
+/* XXH128 of the canonical weights, so that two files with the same values are the same model,
+ * whatever their formats and types. Of each tensor in the order of keys.c (layer by layer), cut
+ * into tiles of WEIGHTS_TILE values from its start, the XXH128 of each tile's f32 values; the
+ * hex digits of these digests one behind the other are what the result is the XXH128 of. q and
+ * k as in Hugging Face's files, gains as they are multiplied, a tied matrix once. Decodes
+ * everything on all threads. Not with header_only. */
+enum { WEIGHTS_TILE = 1 << 16 };
 KVT_CHECKED kvt_code kvt_weights_digest(const kvt_weights *w, char out[DIGEST_TEXT],
-                                        kvt_err *err);
+                                        const kvt_ctx *ctx, kvt_err *err);
 
 #endif

@@ -23,7 +23,8 @@ typedef struct entry {
 struct tensors {
     file_map map;
     json_t *header;
-    entry *list; /* by place in the file */
+    entry *list;         /* by place in the file */
+    const entry **named; /* the same by name */
     int n;
 };
 
@@ -160,6 +161,23 @@ static kvt_code check_places(tensors *t, const uint8_t *data, uint64_t n, kvt_er
     return KVT_OK;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    const entry *const *x = a, *const *y = b;
+    return strcmp((*x)->t.name, (*y)->t.name);
+}
+
+static kvt_code sort_names(tensors *t, kvt_err *err)
+{
+    t->named = kvt_alloc(t->n, sizeof *t->named);
+    if (!t->named)
+        return kvt_fail_memory(err, (size_t)t->n * sizeof *t->named);
+    for (int i = 0; i < t->n; i++)
+        t->named[i] = &t->list[i];
+    qsort(t->named, (size_t)t->n, sizeof *t->named, by_name);
+    return KVT_OK;
+}
+
 static kvt_code parse(tensors *t, kvt_err *err)
 {
     const uint8_t *bytes = t->map.data;
@@ -183,9 +201,9 @@ static kvt_code parse(tensors *t, kvt_err *err)
         return kvt_within(err, "header");
     if (!json_is_object(t->header))
         return kvt_fail(err, KVT_FORMAT, "header: expected an object");
-    if (read_entries(t, err))
+    if (read_entries(t, err) || check_places(t, bytes + 8 + n, t->map.n - 8 - n, err))
         return err->code;
-    return check_places(t, bytes + 8 + n, t->map.n - 8 - n, err);
+    return sort_names(t, err);
 }
 
 /* ---- what is asked -------------------------------------------------------------------------
@@ -216,6 +234,7 @@ void tensors_close(tensors *t)
     if (t->header)
         json_decref(t->header);
     kvt_free(t->list);
+    kvt_free(t->named);
     file_map_close(&t->map);
     kvt_free(t);
 }
@@ -232,10 +251,24 @@ const tensor *tensors_at(const tensors *t, int i)
 
 const tensor *tensors_find(const tensors *t, const char *name)
 {
-    for (int i = 0; i < t->n; i++)
-        if (strcmp(t->list[i].t.name, name) == 0)
-            return &t->list[i].t;
+    int low = 0, high = t->n;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        int order = strcmp(name, t->named[middle]->t.name);
+        if (order == 0)
+            return &t->named[middle]->t;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
     return NULL;
+}
+
+const uint8_t *tensors_bytes(const tensors *t, size_t *n)
+{
+    *n = t->map.n;
+    return t->map.data;
 }
 
 const char *tensors_meta(const tensors *t, const char *key)

@@ -23,7 +23,9 @@ void tensors_close(tensors *t);
 int tensors_count(const tensors *t);
 const tensor *tensors_at(const tensors *t, int i);
 const tensor *tensors_find(const tensors *t, const char *name); /* or NULL */
-const char *tensors_meta(const tensors *t, const char *key);    /* of __metadata__, or NULL */
+/* The whole mapped file. */
+const uint8_t *tensors_bytes(const tensors *t, size_t *n);
+const char *tensors_meta(const tensors *t, const char *key); /* of __metadata__, or NULL */
 /* n floats, decoded from F32, F16, BF16 or F64. FORMAT: another type, or not finite. */
 KVT_CHECKED kvt_code tensors_floats(const tensor *t, float *out, int64_t n, kvt_err *err);
 

@@ -7,6 +7,7 @@
 #include "compute/quant.h"
 #include "kvt/arena.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/model_load.h"
 
 enum { MOST = 1 << 22 }; /* weights that are decoded, and bytes of a model that is loaded */
 
@@ -70,13 +71,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return strlen(err.text) > 0 ? 0 : 1;
     read_keys(g);
     read_tensors(g);
-    if (kvt_weights_load(&w, g, &(kvt_weights_options){.header_only = true}, &ctx, &err) ==
-        KVT_OK) {
+    for (int f32 = 0; f32 < 2; f32++) {
+        kvt_weights_options how = {.header_only = true, .f32 = f32};
+        if (load_gguf(&w, g, &how, &ctx, &err))
+            break;
         int64_t bytes = w->bytes;
         kvt_weights_free(w);
-        if (bytes <= MOST && kvt_weights_load(&w, g, NULL, &ctx, &err) == KVT_OK) {
+        how.header_only = false;
+        if (bytes <= MOST && load_gguf(&w, g, &how, &ctx, &err) == KVT_OK) {
             char digest_text[DIGEST_TEXT];
-            if (kvt_weights_digest(w, digest_text, &err))
+            if (kvt_weights_digest(w, digest_text, &ctx, &err))
                 __builtin_trap();
             kvt_weights_free(w);
         }

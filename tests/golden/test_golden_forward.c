@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "tests/check.h"
+#include "tests/model_load.h"
 #include "tests/model_path.h"
 
 enum { N = 256, LAYERS = 3, POS = 16, TOP = 64, STEPS = 64 };
@@ -217,7 +218,7 @@ static int open_all(void **state)
     copy_ids(layer_id, "layer", LAYERS);
     copy_ids(pos, "pos", POS);
     CHECK_OK(gguf_open(&g, model_path(path, sizeof path), &err), &err);
-    CHECK_OK(kvt_weights_load(&weights, g, NULL, NULL, &err), &err);
+    CHECK_OK(load_gguf(&weights, g, NULL, NULL, &err), &err);
     gguf_close(g);
     CHECK_OK(kvt_backend_open(&backend, "cpu", NULL, &err), &err);
     return 0;

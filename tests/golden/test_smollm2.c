@@ -12,6 +12,7 @@
 #include "compute/quant.h"
 #include "kvt/arena.h"
 #include "tests/check.h"
+#include "tests/model_load.h"
 
 enum { LIMIT = 1 << 20 };
 
@@ -131,7 +132,7 @@ static void the_real_file_is_read_as_gguf_reads_it(void **state)
     long long first = 0;
     (void)state;
     CHECK_OK(gguf_open(&g, model_path(path), &err), &err);
-    CHECK_OK(kvt_weights_load(&w, g, NULL, NULL, &err), &err);
+    CHECK_OK(load_gguf(&w, g, &(kvt_weights_options){.f32 = true}, NULL, &err), &err);
     buf_init(&golden, LIMIT);
     CHECK_OK(file_read(&golden, KVT_SOURCE_DIR "/tests/golden/smollm2.txt", LIMIT, &err), &err);
     for (char *line = golden.data, *end; (end = strchr(line, '\n')); line = end + 1) {

@@ -9,6 +9,7 @@
 #include "capture/forward.h"
 #include "compute/backend.h"
 #include "tests/check.h"
+#include "tests/model_load.h"
 #include "tests/model_make.h"
 #include "tests/naive.h"
 
@@ -31,7 +32,7 @@ static inline void model_init(model *t, const model_make_options *o,
     buf_init(&t->bytes, LIMIT);
     gguf_make_bytes(&t->m, &t->bytes);
     CHECK_OK(gguf_read(&t->g, (const uint8_t *)t->bytes.data, t->bytes.n, &err), &err);
-    CHECK_OK(kvt_weights_load(&t->w, t->g, how, NULL, &err), &err);
+    CHECK_OK(load_gguf(&t->w, t->g, how, NULL, &err), &err);
     CHECK_OK(kvt_backend_open(&t->b, "cpu", NULL, &err), &err);
 }
 

@@ -4,6 +4,7 @@
 #include "capture/sample.h"
 #include "capture/tokenizer.h"
 #include "tests/check.h"
+#include "tests/model_load.h"
 #include "tests/model_make.h"
 
 enum { LIMIT = 1 << 22, TOKENS = 10, ROWS = 16, WIDTH = 48 };
@@ -46,7 +47,7 @@ static void a_row_without_token_is_never_chosen(void **state)
     (void)state;
     tiny_model(&m, &bytes);
     CHECK_OK(gguf_read(&g, (const uint8_t *)bytes.data, bytes.n, &err), &err);
-    CHECK_OK(kvt_weights_load(&w, g, NULL, &ctx, &err), &err);
+    CHECK_OK(load_gguf(&w, g, NULL, &ctx, &err), &err);
     CHECK_OK(tokenizer_open(&t, g, NULL, &err), &err);
     assert_int_equal(w->geometry.n_vocab, ROWS);
     assert_int_equal(tokenizer_count(t), TOKENS);

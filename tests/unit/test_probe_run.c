@@ -1,13 +1,15 @@
 /* test_probe_run.c - extra rows on a stored prompt, against a forward pass in double over
- * prompt and rows together, and against themselves. */
+ * prompt and rows together, and against themselves: for every architecture. */
 #include "capture/probe.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/half.h"
 #include "compute/backend.h"
 #include "tests/check.h"
+#include "tests/model_load.h"
 #include "tests/model_make.h"
 #include "tests/naive.h"
 
@@ -27,6 +29,7 @@ typedef struct fixture {
 } fixture;
 
 static fixture *f;
+static const char *arch_name; /* of the group that runs */
 
 static kvt_code give(const double *from, int lane, float *out)
 {
@@ -49,28 +52,52 @@ static kvt_code values(void *self, int layer, int kv_head, float *out, kvt_err *
     return give(f->prompt->v, layer * (int)f->w->geometry.n_kv_head + kv_head, out);
 }
 
-static int start(void **state)
+static void load(fixture *x, const model_make_options *o, const kvt_weights_options *how)
 {
     kvt_err err;
-    model_make_options o = model_make_defaults();
-    uint64_t seed = 5;
-    (void)state;
-    f = calloc(1, sizeof *f);
-    o.n_layer = 3;
+    gguf_make_init(&x->m);
+    model_make_into(&x->m, o);
+    buf_init(&x->bytes, LIMIT);
+    gguf_make_bytes(&x->m, &x->bytes);
+    CHECK_OK(gguf_read(&x->g, (const uint8_t *)x->bytes.data, x->bytes.n, &err), &err);
+    CHECK_OK(load_gguf(&x->w, x->g, how, NULL, &err), &err);
+    CHECK_OK(kvt_backend_open(&x->b, "cpu", NULL, &err), &err);
+}
+
+static void unload(fixture *x)
+{
+    kvt_backend_close(x->b);
+    kvt_weights_free(x->w);
+    gguf_close(x->g);
+    buf_fini(&x->bytes);
+    gguf_make_fini(&x->m);
+}
+
+static model_make_options options(void)
+{
+    model_make_options o = model_make_of(arch_name);
+    o.n_layer = o.window ? 7 : 3;
     o.n_head = 6;
     o.n_kv_head = 2;
     o.head_dim = 16;
     o.n_hidden = 48;
     o.n_ff = 300;
     o.spread = 0.2f;
-    gguf_make_init(&f->m);
-    model_make_into(&f->m, &o);
-    buf_init(&f->bytes, LIMIT);
-    gguf_make_bytes(&f->m, &f->bytes);
-    CHECK_OK(gguf_read(&f->g, (const uint8_t *)f->bytes.data, f->bytes.n, &err), &err);
-    CHECK_OK(kvt_weights_load(&f->w, f->g, NULL, NULL, &err), &err);
-    CHECK_OK(kvt_backend_open(&f->b, "cpu", NULL, &err), &err);
-    f->w->geometry.window[1] = 40; /* one sliding layer */
+    return o;
+}
+
+static int start(void **state)
+{
+    model_make_options o = options();
+    uint64_t seed = 5;
+    (void)state;
+    f = calloc(1, sizeof *f);
+    o.rope_scaling = NULL; /* that a prompt is shorter changes nothing then */
+    if (o.window)
+        o.window = 40;
+    load(f, &o, NULL);
+    if (!o.window)
+        f->w->geometry.window[1] = 40; /* one sliding layer */
     for (int i = 0; i < N + P; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         f->id[i] = (int32_t)((seed >> 33) % (uint64_t)f->w->geometry.n_vocab);
@@ -89,11 +116,7 @@ static int finish(void **state)
 {
     (void)state;
     naive_free(f->prompt);
-    kvt_backend_close(f->b);
-    kvt_weights_free(f->w);
-    gguf_close(f->g);
-    buf_fini(&f->bytes);
-    gguf_make_fini(&f->m);
+    unload(f);
     free(f);
     return 0;
 }
@@ -359,7 +382,7 @@ static void test_merged_lora(void **state)
     w.layer = calloc((size_t)n, sizeof *w.layer);
     for (int l = 0; l < n; l++) {
         const kvt_weights_layer *x = &f->w->layer[l];
-        w.layer[l] = (kvt_weights_layer){.attn_norm = x->attn_norm, .ffn_norm = x->ffn_norm};
+        w.layer[l] = *x;
         w.layer[l].wq = merged(&x->wq, &a, l, ADAPTER_Q);
         w.layer[l].wk = merged(&x->wk, &a, l, ADAPTER_K);
         w.layer[l].wv = merged(&x->wv, &a, l, ADAPTER_V);
@@ -442,10 +465,12 @@ static void test_keep_is_absence(void **state)
 {
     (void)state;
     const kvt_geometry *g = &f->w->geometry;
-    int64_t lanes = g->n_layer * g->n_kv_head, window = f->w->geometry.window[1];
+    int64_t lanes = g->n_layer * g->n_kv_head;
+    kvt_geometry kept = *g;
     uint8_t *keep = malloc((size_t)(lanes * N));
     int32_t only[N], pos[P], n = 0;
-    f->w->geometry.window[1] = 0; /* distances in a shorter prompt mean nothing */
+    /* Distances in a shorter prompt mean nothing. */
+    memset(f->w->geometry.window, 0, sizeof f->w->geometry.window);
     for (int32_t t = 0; t < N; t++)
         if (t % 4 == 1 || t < 5 || t > 80)
             only[n++] = t;
@@ -467,7 +492,7 @@ static void test_keep_is_absence(void **state)
     same_rows(&masked, 0, &absent, 0, P, 1e-5);
     f->only = NULL;
     f->stored.n_prompt = N;
-    f->w->geometry.window[1] = (int32_t)window;
+    f->w->geometry = kept;
     probe_out_free(&masked);
     probe_out_free(&absent);
     free(keep);
@@ -528,8 +553,9 @@ static void test_embeddings(void **state)
     int64_t E = f->w->geometry.n_hidden;
     float *x = malloc((size_t)(P * E) * sizeof *x);
     for (int r = 0; r < P; r++)
-        memcpy(x + r * E, matrix_floats(&f->w->embed) + f->id[N + r] * E,
-               (size_t)E * sizeof *x);
+        for (int64_t e = 0; e < E; e++)
+            x[r * E + e] = matrix_floats(&f->w->embed)[f->id[N + r] * E + e] *
+                           (float)f->w->geometry.embed_scale;
     probe_pass p = pass_of(P);
     probe_out ids = run(&p, false);
     p.id = NULL;
@@ -540,6 +566,48 @@ static void test_embeddings(void **state)
     probe_out_free(&ids);
     probe_out_free(&embed);
     free(x);
+}
+
+/* Weights of another type, beside the same values as f32: rows together in equal bytes, rows
+ * one by one in 1e-5; and the room for a decoded matrix is counted where it is taken. */
+static void test_types(void **state)
+{
+    (void)state;
+    static const int type[] = {QUANT_F16, QUANT_BF16, QUANT_Q8_0};
+    kvt_err err;
+    fixture a, b;
+    for (int i = 0; i < CHECK_COUNT(type); i++) {
+        model_make_options o = options();
+        o.n_hidden = 64; /* whole blocks */
+        o.n_ff = 320;
+        o.type = type[i];
+        load(&a, &o, NULL);
+        load(&b, &o, &(kvt_weights_options){.f32 = true});
+        assert_int_equal(a.w->layer[0].down.type, type[i]);
+        probe_pass p = pass_of(P), q;
+        p.weights = a.w;
+        q = p;
+        q.weights = b.w;
+        probe_out x = run(&p, true), y = run(&q, true);
+        same_bytes(&x, &y);
+        for (int64_t v = 0; v < a.w->geometry.n_vocab; v++)
+            CHECK_NEAR((double)x.logit[v], (double)y.logit[v], 1e-4);
+        probe_out_free(&x);
+        probe_out_free(&y);
+        p.id = q.id = NULL;
+        CHECK_OK(probe_draft(&x, &p, f->id[N], 1, NULL, NULL, &err), &err);
+        CHECK_OK(probe_draft(&y, &q, f->id[N], 1, NULL, NULL, &err), &err);
+        same_rows(&x, 0, &y, 0, 1, 1e-4);
+        probe_out_free(&x);
+        probe_out_free(&y);
+        int64_t room = probe_state_bytes(a.w, N, P, false, 0, 2) -
+                       probe_state_bytes(b.w, N, P, false, 0, 2);
+        assert_int_equal(room, 64 * 320 * (int64_t)sizeof(float));
+        assert_int_equal(probe_state_bytes(a.w, N, P, true, 0, 2),
+                         probe_state_bytes(b.w, N, P, true, 0, 2));
+        unload(&a);
+        unload(&b);
+    }
 }
 
 static kvt_code broken(void *self, int layer, int kv_head, float *out, kvt_err *err)
@@ -581,13 +649,22 @@ static void test_bad(void **state)
 
 int main(void)
 {
+    static const char *const archs[] = {"llama", "qwen2", "qwen3", "gemma3"};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_naive),      cmocka_unit_test(test_one_by_one),
         cmocka_unit_test(test_stop),       cmocka_unit_test(test_zero_lora),
         cmocka_unit_test(test_dead_maps),  cmocka_unit_test(test_merged_lora),
         cmocka_unit_test(test_keep),       cmocka_unit_test(test_keep_is_absence),
         cmocka_unit_test(test_segments),   cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_embeddings), cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_embeddings), cmocka_unit_test(test_types),
+        cmocka_unit_test(test_bad),
     };
-    return cmocka_run_group_tests_name("probe_run", tests, start, finish);
+    int failed = 0;
+    for (int i = 0; i < CHECK_COUNT(archs); i++) {
+        char name[32];
+        arch_name = archs[i];
+        snprintf(name, sizeof name, "probe_run %s", arch_name);
+        failed += cmocka_run_group_tests_name(name, tests, start, finish);
+    }
+    return failed;
 }

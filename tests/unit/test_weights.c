@@ -9,6 +9,7 @@
 #include "compute/quant.h"
 #include "kvt/arena.h"
 #include "tests/check.h"
+#include "tests/model_load.h"
 #include "tests/model_make.h"
 
 enum { LIMIT = 1 << 26 };
@@ -103,10 +104,10 @@ static void weights_are_those_of_the_file(void **state)
     o.type = r->type;
     o.tied = r->tied;
     model_init(&t, &o, NULL);
-    CHECK_OK(kvt_weights_load(&w, t.g, NULL, NULL, &err), &err);
-    CHECK_OK(
-        kvt_weights_load(&plan, t.g, &(kvt_weights_options){.header_only = true}, NULL, &err),
-        &err);
+    CHECK_OK(load_gguf(&w, t.g, &(kvt_weights_options){.f32 = true}, NULL, &err), &err);
+    CHECK_OK(load_gguf(&plan, t.g, &(kvt_weights_options){.header_only = true, .f32 = true},
+                       NULL, &err),
+             &err);
     for (int l = 0; l < o.n_layer; l++) {
         const kvt_weights_layer *y = &w->layer[l];
         const struct {
@@ -147,9 +148,55 @@ static void weights_are_those_of_the_file(void **state)
     assert_string_equal(plan->types, w->types);
     assert_string_equal(plan->digest, "");
     char seen[DIGEST_TEXT];
-    gguf_digest(t.g, seen);
+    digest_of(t.bytes.data, t.bytes.n, seen);
     assert_string_equal(w->digest, seen);
     kvt_weights_free(w);
+    kvt_weights_free(plan);
+    model_fini(&t);
+}
+
+/* Without f32: the same values, in the file's type and no more bytes than that takes. */
+static void types_are_those_of_the_file(void **state)
+{
+    const struct row *r = *state;
+    model_make_options o = model_make_defaults();
+    char digest[2][DIGEST_TEXT];
+    model t;
+    kvt_err err;
+    kvt_weights *w[2], *plan;
+    o.n_head = r->n_head;
+    o.n_kv_head = r->n_kv_head;
+    o.head_dim = r->head_dim;
+    o.n_hidden = r->n_hidden;
+    o.type = r->type;
+    o.tied = r->tied;
+    model_init(&t, &o, NULL);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(load_gguf(&w[i], t.g, &(kvt_weights_options){.f32 = i == 1}, NULL, &err),
+                 &err);
+        CHECK_OK(kvt_weights_digest(w[i], digest[i], NULL, &err), &err);
+    }
+    CHECK_OK(load_gguf(&plan, t.g, &(kvt_weights_options){.header_only = true}, NULL, &err),
+             &err);
+    assert_string_equal(digest[0], digest[1]);
+    assert_true(plan->bytes == w[0]->bytes && plan->layer == NULL);
+    assert_true(w[0]->bytes >= w[0]->file_bytes && w[0]->bytes < w[0]->file_bytes + 64 * 64);
+    const kvt_matrix *m[] = {&w[0]->embed, &w[0]->lm_head, &w[0]->layer[0].wq,
+                             &w[0]->layer[1].wk, &w[0]->layer[1].down};
+    const kvt_matrix *f[] = {&w[1]->embed, &w[1]->lm_head, &w[1]->layer[0].wq,
+                             &w[1]->layer[1].wk, &w[1]->layer[1].down};
+    for (int i = 0; i < CHECK_COUNT(m); i++) {
+        float *x = calloc((size_t)(m[i]->n_row * m[i]->n_col), sizeof *x);
+        assert_non_null(x);
+        assert_int_equal(m[i]->type, r->type);
+        assert_int_equal((uintptr_t)m[i]->data % 64, 0);
+        const float *got = matrix_rows(m[i], 0, m[i]->n_row, x);
+        assert_memory_equal(got, matrix_floats(f[i]),
+                            (size_t)(m[i]->n_row * m[i]->n_col) * sizeof *x);
+        free(x);
+    }
+    kvt_weights_free(w[0]);
+    kvt_weights_free(w[1]);
     kvt_weights_free(plan);
     model_fini(&t);
 }
@@ -170,8 +217,8 @@ static void threads_change_nothing(void **state)
     for (int i = 0; i < 3; i++) {
         kvt_ctx ctx = {.n_thread = threads[i]};
         kvt_weights *w;
-        CHECK_OK(kvt_weights_load(&w, t.g, NULL, &ctx, &err), &err);
-        CHECK_OK(kvt_weights_digest(w, seen[i], &err), &err);
+        CHECK_OK(load_gguf(&w, t.g, NULL, &ctx, &err), &err);
+        CHECK_OK(kvt_weights_digest(w, seen[i], &ctx, &err), &err);
         kvt_weights_free(w);
     }
     assert_string_equal(seen[0], seen[1]);
@@ -250,10 +297,9 @@ static void defect_is_named(void **state)
     o.drop = d->drop;
     model_init(&t, &o, d->more);
     for (int header_only = 0; header_only < 2; header_only++) {
-        CHECK_FAILS(kvt_weights_load(&w, t.g,
-                                     &(kvt_weights_options){.header_only = header_only}, NULL,
-                                     &err),
-                    KVT_FORMAT, d->says, &err);
+        CHECK_FAILS(
+            load_gguf(&w, t.g, &(kvt_weights_options){.header_only = header_only}, NULL, &err),
+            KVT_FORMAT, d->says, &err);
         assert_null(w);
         assert_null(strstr(err.text, "truncated"));
     }
@@ -277,7 +323,7 @@ static void loading_can_be_stopped(void **state)
     kvt_ctx ctx = {.progress = refuse_to_go_on, .user = &done};
     (void)state;
     model_init(&t, &o, NULL);
-    CHECK_FAILS(kvt_weights_load(&w, t.g, NULL, &ctx, &err), KVT_STOPPED, NULL, &err);
+    CHECK_FAILS(load_gguf(&w, t.g, NULL, &ctx, &err), KVT_STOPPED, NULL, &err);
     assert_true(w == NULL && done == 4);
     model_fini(&t);
 }
@@ -294,7 +340,7 @@ static void no_memory_is_an_error(void **state)
     model_init(&t, &o, NULL);
     while (code == KVT_NOMEM && n++ < 100) {
         kvt_alloc_fail_at(n, false);
-        code = kvt_weights_load(&w, t.g, NULL, NULL, &err);
+        code = load_gguf(&w, t.g, NULL, NULL, &err);
     }
     kvt_alloc_fail_at(0, false);
     CHECK_OK(code, &err);
@@ -305,9 +351,10 @@ static void no_memory_is_an_error(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[CHECK_COUNT(rows) + CHECK_COUNT(defects) + 3];
+    struct CMUnitTest tests[2 * CHECK_COUNT(rows) + CHECK_COUNT(defects) + 3];
     int n = 0;
     CHECK_ROWS(tests, &n, rows, weights_are_those_of_the_file);
+    CHECK_ROWS(tests, &n, rows, types_are_those_of_the_file);
     CHECK_ROWS(tests, &n, defects, defect_is_named);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(threads_change_nothing);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(loading_can_be_stopped);

@@ -157,21 +157,24 @@ void bpe_free(bpe *b)
     kvt_free(b);
 }
 
-/* A symbol of each byte. One without a token adds to the size of its neighbour; the reference
- * library drops it and merges across its place. */
+/* A symbol of each byte. One without a token is `unk`, or adds to the size of its neighbour;
+ * the reference library drops it and merges across its place. */
 static void begin_with_bytes(bpe *b, token_room *room, const char *word, int32_t n)
 {
     merger *m = &b->merger;
     int32_t lead = 0;
     for (int32_t i = 0; i < n; i++) {
         int32_t id = vocab_byte(b->vocab, (uint8_t)word[i]);
+        room->n_lost += id < 0;
+        bool fused = b->rules.fuse_unk && m->n && m->sym[m->n - 1].id == b->rules.unk;
+        if (id < 0 && b->rules.unknown && !fused)
+            id = b->rules.unk;
         if (id >= 0) {
             merger_add(m, id, i - lead, 1 + lead);
             lead = 0;
             continue;
         }
         *(m->n ? &m->sym[m->n - 1].size : &lead) += 1;
-        room->n_lost += 1;
     }
 }
 

@@ -63,7 +63,7 @@ const char *pre_names(char *out, size_t cap)
     return out;
 }
 
-struct pre {
+struct pre_words {
     regex *digits; /* NULL: they are not cut out */
     regex *words;
 };
@@ -92,9 +92,9 @@ static kvt_code compile(regex **out, const char *pattern, kvt_err *err)
     return code;
 }
 
-kvt_code pre_new(pre **out, const pre_form *form, kvt_err *err)
+kvt_code pre_new(pre_words **out, const pre_form *form, kvt_err *err)
 {
-    pre *p = kvt_alloc(1, sizeof *p);
+    pre_words *p = kvt_alloc(1, sizeof *p);
     if (!p)
         return kvt_fail_memory(err, sizeof *p);
     if ((form->digits && compile(&p->digits, "\\p{N}", err)) ||
@@ -106,7 +106,7 @@ kvt_code pre_new(pre **out, const pre_form *form, kvt_err *err)
     return KVT_OK;
 }
 
-void pre_free(pre *p)
+void pre_free(pre_words *p)
 {
     if (!p)
         return;
@@ -148,7 +148,8 @@ static kvt_code cut_piece(void *user, const char *text, size_t n, kvt_err *err)
     return cut(p->words, text, n, p->each, p->user, err);
 }
 
-kvt_code pre_cut(pre *p, const char *text, size_t n, pre_each *each, void *user, kvt_err *err)
+kvt_code pre_cut(pre_words *p, const char *text, size_t n, pre_each *each, void *user,
+                 kvt_err *err)
 {
     if (!p->digits)
         return cut(p->words, text, n, each, user, err);

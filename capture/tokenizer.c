@@ -50,8 +50,8 @@ struct tokenizer {
     const pre_form *form; /* NULL: the kind has no words */
     vocab *vocab;
     fixed *fixed;
-    pre *pre; /* NULL: without words */
-    bpe *bpe; /* one of the two */
+    pre_words *pre; /* NULL: without words */
+    bpe *bpe;       /* one of the two */
     spm *spm;
     uint8_t *type; /* [n_token] */
     uint8_t *stop; /* [n_token] 1: ends the text */

@@ -129,6 +129,7 @@ static kvt_code get_merges(tokenizer_source *s, parts *p, const gguf *g, kvt_err
         return kvt_fail_memory(err, (size_t)merges.n * sizeof *p->merge);
     s->merge = p->merge;
     s->n_merge = merges.n;
+    s->unk = -1; /* bytes without a token are left out, as llama.cpp does */
     return KVT_OK;
 }
 

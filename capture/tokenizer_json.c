@@ -41,11 +41,11 @@ static bool is_byte(const char *text)
            strspn(text + 3, "0123456789ABCDEF") == 2;
 }
 
-static kvt_code add_vocabulary(tokenizer_parts *p, json_t *vocab, bool bytes, kvt_err *err)
+static kvt_code add_vocabulary(tokenizer_parts *p, json_t *list, bool bytes, kvt_err *err)
 {
     const char *text;
     json_t *id;
-    json_object_foreach(vocab, text, id)
+    json_object_foreach(list, text, id)
     {
         char a[64];
         if (!json_is_integer(id))
@@ -98,19 +98,19 @@ static kvt_code add_added(tokenizer_parts *p, const json_t *one, const tokenizer
 static kvt_code add_tokens(tokenizer_parts *p, const json_t *root, const tokenizer_shape *shape,
                            bool bytes, kvt_err *err)
 {
-    json_t *vocab = json_object_get(json_object_get(root, "model"), "vocab");
+    json_t *list = json_object_get(json_object_get(root, "model"), "vocab");
     const json_t *added = json_object_get(root, "added_tokens");
-    if (!json_is_object(vocab) || json_object_size(vocab) == 0)
+    if (!json_is_object(list) || json_object_size(list) == 0)
         return kvt_fail(err, KVT_FORMAT, "model.vocab: expected an object of tokens");
     if (added && !json_is_array(added))
         return kvt_fail(err, KVT_FORMAT, "added_tokens: expected a list");
-    size_t most = json_object_size(vocab) + json_array_size(added);
+    size_t most = json_object_size(list) + json_array_size(added);
     p->n_token = (int64_t)most;
     p->token = kvt_alloc((int64_t)most, sizeof *p->token);
     p->type = kvt_alloc((int64_t)most, sizeof *p->type);
     if (!p->token || !p->type)
         return kvt_fail_memory(err, most * sizeof *p->token);
-    if (add_vocabulary(p, vocab, bytes, err))
+    if (add_vocabulary(p, list, bytes, err))
         return err->code;
     for (size_t i = 0; i < json_array_size(added); i++)
         if (add_added(p, json_array_get(added, i), shape, err))
@@ -213,8 +213,8 @@ void tokenizer_parts_free(tokenizer_parts *p)
 
 int32_t tokenizer_json_id(const json_t *root, const char *text)
 {
-    const json_t *vocab = json_object_get(json_object_get(root, "model"), "vocab");
-    const json_t *id = json_object_get(vocab, text);
+    const json_t *list = json_object_get(json_object_get(root, "model"), "vocab");
+    const json_t *id = json_object_get(list, text);
     const json_t *added = json_object_get(root, "added_tokens");
     for (size_t i = 0; !id && i < json_array_size(added); i++) {
         const json_t *one = json_array_get(added, i);

@@ -13,7 +13,7 @@ static const cli_option table[] = {
     {"man", 0, CLI_TEXT, CLI_OPT(options, man), .arg = "PAGE", .complete = "man",
      .help = "print a manual page as scdoc source: kvt, a verb, kvt-policies, kvt-trace, kvt-csv or kvt-tui"},
     {"doc", 0, CLI_TEXT, CLI_OPT(options, doc), .arg = "NAME",
-     .help = "print the generated part of a document as Markdown: datasets, policies, metrics or columns"},
+     .help = "print the generated part of a document as Markdown: datasets, policies, metrics, models, ..."},
     {0},
 };
 /* clang-format on */

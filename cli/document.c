@@ -191,7 +191,8 @@ kvt_code cli_document(FILE *out, const char *name, kvt_err *err)
                  {"policies", document_policies},
                  {"variants", document_variants},
                  {"metrics", metrics},
-                 {"columns", columns}};
+                 {"columns", columns},
+                 {"models", document_models}};
 
     char names[200];
     size_t n = 0;

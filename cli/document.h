@@ -1,6 +1,7 @@
 /* document.h - the generated parts of the pages in docs.
  *
  *   document.c            the parts by name; datasets, metrics, tables
+ *   document_models.c     architectures, types, tokenizers, what was checked
  *   document_policies.c   policies, allocators, their published variants
  */
 #ifndef CLI_DOCUMENT_H
@@ -16,6 +17,7 @@ void document_header(FILE *out, const char *const *cell, int n);
 /* "- name: text", nothing without a text. */
 void document_line(FILE *out, const char *name, const char *text);
 
+void document_models(FILE *out);
 void document_policies(FILE *out);
 void document_variants(FILE *out);
 

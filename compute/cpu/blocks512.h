@@ -3,13 +3,15 @@
  *
  * A type of few bits is read from a table: sixteen floats d q (+ m) are made once for a block
  * or a sub-block, and a permutation looks sixteen weights up by the low four bits of each
- * index, whatever stands above them. The values and their rounding are those of quant.c:
- * products and sums are never fused here.
+ * index, whatever stands above them. Unless `fused`, the values and their rounding are those of
+ * quant.c; fused, d q + m is rounded once.
  *
- * Blocks of 32 weights come as two vectors. A block of 256 is decoded in four parts of four
- * vectors, after its scales are unpacked; vector k of part p holds the 16 weights from
- *   strided (Q2_K, Q3_K, Q6_K)   128 (p / 2) + 16 (p % 2) + 32 k
- *   in line (Q4_K, Q5_K)         64 p + 16 k */
+ * Work goes by spans of 256 weights, whose scales are unpacked together and stay in memory: to
+ * broadcast from there takes a load, but from a register one of the few permutations that a
+ * cycle has room for. A span is one block of 256 weights or eight blocks of 32 (fewer at the
+ * end of a row). A block of 32 is decoded as two vectors, one of 256 in four parts of four;
+ * vector k of part p holds the 16 weights from strided (Q2_K, Q3_K, Q6_K)   128 (p / 2) + 16 (p
+ * % 2) + 32 k in line (Q4_K, Q5_K)         64 p + 16 k */
 #ifndef COMPUTE_CPU_BLOCKS512_H
 #define COMPUTE_CPU_BLOCKS512_H
 
@@ -22,16 +24,21 @@
 /* Inlined into the loops that call them by pointer, at every level of optimisation. */
 #define INLINE512 SIMD_AVX512 static inline __attribute__((always_inline))
 
-enum { BLOCK_PARTS = 4 };
+/* What was stored is taken to be changed, so that it is read from memory. */
+#define IN_MEMORY(object) __asm__("" : "+m"(object))
 
-/* Of a block of 256: for 16 weights each, or for 32 each (the first eight). */
-typedef struct block_scales {
-    float d[16], m[16];
-} block_scales;
+enum { SPAN = 256, SPAN_BLOCKS = 8, SPAN_PARTS = 4 };
 
-typedef void block32_fn(__m512 v[2], const uint8_t *b);
-typedef void scales_fn(block_scales *s, const uint8_t *b);
-typedef void part_fn(__m512 v[4], const uint8_t *b, const block_scales *s, int p);
+/* Of each 16 weights of a block of 256, of each 32 of it or of each block of 32: a scale, or a
+ * scale and what is added, in turn. */
+typedef struct span_scales {
+    float d[32];
+} span_scales;
+
+typedef void halves_fn(span_scales *s, const uint8_t *b, int n_byte, int n);
+typedef void block_fn(__m512 v[2], const uint8_t *b, const float *d, bool fused);
+typedef void scales_fn(span_scales *s, const uint8_t *b);
+typedef void part_fn(__m512 v[4], const uint8_t *b, const span_scales *s, int p, bool fused);
 typedef int place_fn(int p, int k);
 typedef __m512 widen_fn(__m256i h);
 
@@ -92,32 +99,78 @@ INLINE512 __m512i turned(__m512i z, int right)
 }
 
 /* The half at b, sixteen times. */
-INLINE512 __m512 halves(const uint8_t *b)
+INLINE512 __m512 half_at(const uint8_t *b)
 {
     int16_t h;
     memcpy(&h, b, sizeof h);
     return _mm512_cvtph_ps(_mm256_set1_epi16(h));
 }
 
-/* The halves at b and behind it, sixteen times each. */
-INLINE512 void two_halves(__m512 *d, __m512 *m, const uint8_t *b)
+/* The half at b and the negated one behind it, in turn. */
+INLINE512 __m512 scale_and_minus_min(const uint8_t *b)
 {
-    int32_t h;
+    uint32_t h;
     memcpy(&h, b, sizeof h);
-    __m512 both = _mm512_cvtph_ps(_mm256_set1_epi32(h));
-    *d = _mm512_moveldup_ps(both);
-    *m = _mm512_movehdup_ps(both);
+    return _mm512_cvtph_ps(_mm256_set1_epi32((int32_t)(h ^ 0x80000000u)));
 }
 
-INLINE512 float half_at(const uint8_t *b)
+/* table d[0] + d[1] */
+INLINE512 __m512 plus(__m512 table, const float d[2], bool fused)
 {
-    uint16_t h;
-    memcpy(&h, b, sizeof h);
-    return _cvtsh_ss(h);
+    if (fused)
+        return _mm512_fmadd_ps(table, _mm512_set1_ps(d[0]), _mm512_set1_ps(d[1]));
+    return _mm512_add_ps(_mm512_mul_ps(table, _mm512_set1_ps(d[0])), _mm512_set1_ps(d[1]));
+}
+
+INLINE512 __m512 times(__m512 table, float d)
+{
+    return _mm512_mul_ps(table, _mm512_set1_ps(d));
 }
 
 /* ---- 32 weights ----------------------------------------------------------------------------
  */
+
+/* Block i of n, or the last one: a register is filled whole. */
+INLINE512 const uint8_t *block_at(const uint8_t *b, int n_byte, int n, int i)
+{
+    return b + (i < n ? i : n - 1) * n_byte;
+}
+
+/* Two bytes of each of two blocks. */
+INLINE512 int32_t two_of_two(const uint8_t *b, int n_byte, int n, int i)
+{
+    uint16_t low, high;
+    memcpy(&low, block_at(b, n_byte, n, i), sizeof low);
+    memcpy(&high, block_at(b, n_byte, n, i + 1), sizeof high);
+    return (int32_t)(low | (uint32_t)high << 16);
+}
+
+/* Four bytes of each of four blocks. */
+INLINE512 __m128i four_of_four(const uint8_t *b, int n_byte, int n, int i)
+{
+    int32_t w[4];
+    for (int e = 0; e < 4; e++)
+        memcpy(&w[e], block_at(b, n_byte, n, i + e), sizeof *w);
+    __m128i q = _mm_insert_epi32(_mm_cvtsi32_si128(w[0]), w[1], 1);
+    return _mm_insert_epi32(_mm_insert_epi32(q, w[2], 2), w[3], 3);
+}
+
+/* The half that each block begins with. */
+INLINE512 void one_half(span_scales *s, const uint8_t *b, int n_byte, int n)
+{
+    __m128i h = _mm_setr_epi32(two_of_two(b, n_byte, n, 0), two_of_two(b, n_byte, n, 2),
+                               two_of_two(b, n_byte, n, 4), two_of_two(b, n_byte, n, 6));
+    _mm256_storeu_ps(s->d, _mm256_cvtph_ps(h));
+    IN_MEMORY(*s);
+}
+
+/* The two halves that each block begins with. */
+INLINE512 void two_halves(span_scales *s, const uint8_t *b, int n_byte, int n)
+{
+    __m256i h = _mm256_setr_m128i(four_of_four(b, n_byte, n, 0), four_of_four(b, n_byte, n, 4));
+    _mm512_storeu_ps(s->d, _mm512_cvtph_ps(h));
+    IN_MEMORY(*s);
+}
 
 INLINE512 void nibbles_of(__m512 v[2], const uint8_t *q, __m512 table)
 {
@@ -126,22 +179,22 @@ INLINE512 void nibbles_of(__m512 v[2], const uint8_t *q, __m512 table)
     v[1] = look(_mm512_srli_epi32(z, 4), table);
 }
 
-INLINE512 void block_q4_0(__m512 v[2], const uint8_t *b)
+INLINE512 void block_q4_0(__m512 v[2], const uint8_t *b, const float *d, bool fused)
 {
-    nibbles_of(v, b + 2, _mm512_mul_ps(count_from(-8), halves(b)));
+    (void)fused;
+    nibbles_of(v, b + 2, times(count_from(-8), d[0]));
 }
 
-INLINE512 void block_q4_1(__m512 v[2], const uint8_t *b)
+INLINE512 void block_q4_1(__m512 v[2], const uint8_t *b, const float *d, bool fused)
 {
-    __m512 d, m;
-    two_halves(&d, &m, b);
-    nibbles_of(v, b + 4, _mm512_add_ps(_mm512_mul_ps(count_from(0), d), m));
+    nibbles_of(v, b + 4, plus(count_from(0), d, fused));
 }
 
-INLINE512 void block_iq4_nl(__m512 v[2], const uint8_t *b)
+INLINE512 void block_iq4_nl(__m512 v[2], const uint8_t *b, const float *d, bool fused)
 {
     __m128i t = _mm_loadu_si128((const __m128i *)(const void *)quant_iq4_nl_value);
-    nibbles_of(v, b + 2, _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(t)), halves(b)));
+    (void)fused;
+    nibbles_of(v, b + 2, times(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(t)), d[0]));
 }
 
 /* Fifth bits: bit i of the word at `fifth` is turned to where an index has its bit 4. */
@@ -158,19 +211,15 @@ INLINE512 void fives_of(__m512 v[2], const uint8_t *q, const uint8_t *fifth, __m
     v[1] = look32(bits_of(z, _mm512_srli_epi32(f, 16), 15), low, high);
 }
 
-INLINE512 void block_q5_0(__m512 v[2], const uint8_t *b)
+INLINE512 void block_q5_0(__m512 v[2], const uint8_t *b, const float *d, bool fused)
 {
-    __m512 d = halves(b);
-    fives_of(v, b + 6, b + 2, _mm512_mul_ps(count_from(-16), d),
-             _mm512_mul_ps(count_from(0), d));
+    (void)fused;
+    fives_of(v, b + 6, b + 2, times(count_from(-16), d[0]), times(count_from(0), d[0]));
 }
 
-INLINE512 void block_q5_1(__m512 v[2], const uint8_t *b)
+INLINE512 void block_q5_1(__m512 v[2], const uint8_t *b, const float *d, bool fused)
 {
-    __m512 d, m;
-    two_halves(&d, &m, b);
-    fives_of(v, b + 8, b + 4, _mm512_add_ps(_mm512_mul_ps(count_from(0), d), m),
-             _mm512_add_ps(_mm512_mul_ps(count_from(16), d), m));
+    fives_of(v, b + 8, b + 4, plus(count_from(0), d, fused), plus(count_from(16), d, fused));
 }
 
 INLINE512 __m512 signed_bytes(const uint8_t *b)
@@ -179,44 +228,43 @@ INLINE512 __m512 signed_bytes(const uint8_t *b)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(q));
 }
 
-INLINE512 void block_q8_0(__m512 v[2], const uint8_t *b)
+INLINE512 void block_q8_0(__m512 v[2], const uint8_t *b, const float *d, bool fused)
 {
-    __m512 d = halves(b);
-    v[0] = _mm512_mul_ps(signed_bytes(b + 2), d);
-    v[1] = _mm512_mul_ps(signed_bytes(b + 18), d);
+    (void)fused;
+    v[0] = times(signed_bytes(b + 2), d[0]);
+    v[1] = times(signed_bytes(b + 18), d[0]);
 }
 
 /* ---- 256 weights ---------------------------------------------------------------------------
  */
 
-/* table d - m */
-INLINE512 __m512 with_min(__m512 table, float d, float m)
+/* Scale and minimum of 16 weights each, in turn. */
+INLINE512 void scales_q2_k(span_scales *s, const uint8_t *b)
 {
-    return _mm512_sub_ps(_mm512_mul_ps(table, _mm512_set1_ps(d)), _mm512_set1_ps(m));
+    __m128i z = _mm_loadu_si128((const __m128i *)(const void *)b);
+    __m128i scale = _mm_and_si128(z, _mm_set1_epi8(15));
+    __m128i min = _mm_and_si128(_mm_srli_epi16(z, 4), _mm_set1_epi8(15));
+    __m512 d = scale_and_minus_min(b + 80);
+    __m512 q = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_unpacklo_epi8(scale, min)));
+    _mm512_storeu_ps(s->d, _mm512_mul_ps(d, q));
+    q = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_unpackhi_epi8(scale, min)));
+    _mm512_storeu_ps(s->d + 16, _mm512_mul_ps(d, q));
+    IN_MEMORY(*s);
 }
 
-INLINE512 void scales_q2_k(block_scales *s, const uint8_t *b)
-{
-    __m512i z = wide(b);
-    __m512 scale = _mm512_cvtepi32_ps(_mm512_and_si512(z, _mm512_set1_epi32(15)));
-    __m512 min = _mm512_cvtepi32_ps(_mm512_srli_epi32(z, 4));
-    _mm512_storeu_ps(s->d, _mm512_mul_ps(halves(b + 80), scale));
-    _mm512_storeu_ps(s->m, _mm512_mul_ps(halves(b + 82), min));
-}
-
-INLINE512 void part_q2_k(__m512 v[4], const uint8_t *b, const block_scales *s, int p)
+INLINE512 void part_q2_k(__m512 v[4], const uint8_t *b, const span_scales *s, int p, bool fused)
 {
     const __m512 table = count_again(4, 1, 0);
     __m512i z = wide(b + 16 + 16 * p);
-    const float *d = s->d + 8 * (p / 2) + p % 2, *m = s->m + 8 * (p / 2) + p % 2;
-    v[0] = look(z, with_min(table, d[0], m[0]));
-    v[1] = look(_mm512_srli_epi32(z, 2), with_min(table, d[2], m[2]));
-    v[2] = look(_mm512_srli_epi32(z, 4), with_min(table, d[4], m[4]));
-    v[3] = look(_mm512_srli_epi32(z, 6), with_min(table, d[6], m[6]));
+    const float *d = s->d + 16 * (p / 2) + 2 * (p % 2);
+    v[0] = look(z, plus(table, d, fused));
+    v[1] = look(_mm512_srli_epi32(z, 2), plus(table, d + 4, fused));
+    v[2] = look(_mm512_srli_epi32(z, 4), plus(table, d + 8, fused));
+    v[3] = look(_mm512_srli_epi32(z, 6), plus(table, d + 12, fused));
 }
 
 /* Four bits of each scale in eight bytes, the two above them in four: quant.c's q3_k_scale. */
-INLINE512 void scales_q3_k(block_scales *s, const uint8_t *b)
+INLINE512 void scales_q3_k(span_scales *s, const uint8_t *b)
 {
     int64_t low;
     int32_t high;
@@ -227,18 +275,20 @@ INLINE512 void scales_q3_k(block_scales *s, const uint8_t *b)
     h = _mm_slli_epi16(_mm_and_si128(h, _mm_set1_epi8(3)), 4);
     __m128i q = _mm_sub_epi8(_mm_or_si128(l, h), _mm_set1_epi8(32));
     __m512 scale = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(q));
-    _mm512_storeu_ps(s->d, _mm512_mul_ps(halves(b + 108), scale));
+    _mm512_storeu_ps(s->d, _mm512_mul_ps(half_at(b + 108), scale));
+    IN_MEMORY(*s);
 }
 
 /* The third bit is brought above the two of `pair`, which sixteen entries hold twice. */
 INLINE512 __m512 three_bits(__m512i pair, __m512i third, int right, float d)
 {
-    __m512 table = _mm512_mul_ps(count_again(8, 1, -4), _mm512_set1_ps(d));
+    __m512 table = times(count_again(8, 1, -4), d);
     return look(bits_of(pair, turned(third, right), 3), table);
 }
 
-INLINE512 void part_q3_k(__m512 v[4], const uint8_t *b, const block_scales *s, int p)
+INLINE512 void part_q3_k(__m512 v[4], const uint8_t *b, const span_scales *s, int p, bool fused)
 {
+    (void)fused;
     __m512i z = wide(b + 32 + 16 * p), third = wide(b + 16 * (p % 2));
     const float *d = s->d + 8 * (p / 2) + p % 2;
     int bit = 4 * (p / 2) - 2;
@@ -248,62 +298,64 @@ INLINE512 void part_q3_k(__m512 v[4], const uint8_t *b, const block_scales *s, i
     v[3] = three_bits(_mm512_srli_epi32(z, 6), third, bit + 3, d[6]);
 }
 
-/* Four pairs of six bits at a time: quant_scale_min(). */
-INLINE512 void scales_with_min(block_scales *s, const uint8_t *b)
+/* Scale and minimum of 32 weights each, in turn: quant_scale_min(), four pairs at a time. */
+INLINE512 void scales_with_min(span_scales *s, const uint8_t *b)
 {
     uint32_t w[3];
     memcpy(w, b + 4, sizeof w);
     uint64_t d = w[0] & 0x3f3f3f3fu, m = w[1] & 0x3f3f3f3fu;
     d |= (uint64_t)((w[2] & 0x0f0f0f0fu) | (w[0] >> 2 & 0x30303030u)) << 32;
     m |= (uint64_t)((w[2] >> 4 & 0x0f0f0f0fu) | (w[1] >> 2 & 0x30303030u)) << 32;
-    __m256 scale = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((int64_t)d)));
-    __m256 min = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((int64_t)m)));
-    _mm256_storeu_ps(s->d, _mm256_mul_ps(_mm256_set1_ps(half_at(b)), scale));
-    _mm256_storeu_ps(s->m, _mm256_mul_ps(_mm256_set1_ps(half_at(b + 2)), min));
+    __m128i pairs =
+        _mm_unpacklo_epi8(_mm_cvtsi64_si128((int64_t)d), _mm_cvtsi64_si128((int64_t)m));
+    __m512 q = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(pairs));
+    _mm512_storeu_ps(s->d, _mm512_mul_ps(scale_and_minus_min(b), q));
+    IN_MEMORY(*s);
 }
 
-INLINE512 void part_q4_k(__m512 v[4], const uint8_t *b, const block_scales *s, int p)
+INLINE512 void part_q4_k(__m512 v[4], const uint8_t *b, const span_scales *s, int p, bool fused)
 {
     __m512i z0 = wide(b + 16 + 32 * p), z1 = wide(b + 32 + 32 * p);
-    __m512 low = with_min(count_from(0), s->d[2 * p], s->m[2 * p]);
-    __m512 high = with_min(count_from(0), s->d[2 * p + 1], s->m[2 * p + 1]);
+    __m512 low = plus(count_from(0), s->d + 4 * p, fused);
+    __m512 high = plus(count_from(0), s->d + 4 * p + 2, fused);
     v[0] = look(z0, low);
     v[1] = look(z1, low);
     v[2] = look(_mm512_srli_epi32(z0, 4), high);
     v[3] = look(_mm512_srli_epi32(z1, 4), high);
 }
 
-INLINE512 void part_q5_k(__m512 v[4], const uint8_t *b, const block_scales *s, int p)
+INLINE512 void part_q5_k(__m512 v[4], const uint8_t *b, const span_scales *s, int p, bool fused)
 {
     __m512i z0 = wide(b + 48 + 32 * p), z1 = wide(b + 64 + 32 * p);
     __m512i f0 = wide(b + 16), f1 = wide(b + 32);
-    const float *d = s->d + 2 * p, *m = s->m + 2 * p;
-    __m512 low = with_min(count_from(0), d[0], m[0]);
-    __m512 high = with_min(count_from(16), d[0], m[0]);
+    const float *d = s->d + 4 * p;
+    __m512 low = plus(count_from(0), d, fused), high = plus(count_from(16), d, fused);
     v[0] = look32(bits_of(z0, turned(f0, 2 * p - 4), 15), low, high);
     v[1] = look32(bits_of(z1, turned(f1, 2 * p - 4), 15), low, high);
-    low = with_min(count_from(0), d[1], m[1]);
-    high = with_min(count_from(16), d[1], m[1]);
+    low = plus(count_from(0), d + 2, fused);
+    high = plus(count_from(16), d + 2, fused);
     z0 = _mm512_srli_epi32(z0, 4);
     z1 = _mm512_srli_epi32(z1, 4);
     v[2] = look32(bits_of(z0, turned(f0, 2 * p - 3), 15), low, high);
     v[3] = look32(bits_of(z1, turned(f1, 2 * p - 3), 15), low, high);
 }
 
-INLINE512 void scales_q6_k(block_scales *s, const uint8_t *b)
+INLINE512 void scales_q6_k(span_scales *s, const uint8_t *b)
 {
-    _mm512_storeu_ps(s->d, _mm512_mul_ps(halves(b + 208), signed_bytes(b + 192)));
+    _mm512_storeu_ps(s->d, _mm512_mul_ps(half_at(b + 208), signed_bytes(b + 192)));
+    IN_MEMORY(*s);
 }
 
 /* q - 32 is an exact sum of what the nibble and the pair stand for. */
 INLINE512 __m512 six_bits(__m512i nibble, __m512i pair, float d)
 {
     __m512 q = _mm512_add_ps(look(nibble, count_from(0)), look(pair, count_again(4, 16, -32)));
-    return _mm512_mul_ps(q, _mm512_set1_ps(d));
+    return times(q, d);
 }
 
-INLINE512 void part_q6_k(__m512 v[4], const uint8_t *b, const block_scales *s, int p)
+INLINE512 void part_q6_k(__m512 v[4], const uint8_t *b, const span_scales *s, int p, bool fused)
 {
+    (void)fused;
     const uint8_t *q = b + 64 * (p / 2) + 16 * (p % 2);
     __m512i z0 = wide(q), z1 = wide(q + 32), pair = wide(b + 128 + 16 * p);
     const float *d = s->d + 8 * (p / 2) + p % 2;
@@ -336,12 +388,12 @@ INLINE512 __m512 widen_bf16(__m256i h)
 #define BLOCKS512(OF_16_BITS, OF_32, OF_256)     \
     OF_16_BITS(f16)                              \
     OF_16_BITS(bf16)                             \
-    OF_32(q4_0)                                  \
-    OF_32(q4_1)                                  \
-    OF_32(q5_0)                                  \
-    OF_32(q5_1)                                  \
-    OF_32(q8_0)                                  \
-    OF_32(iq4_nl)                                \
+    OF_32(q4_0, one_half, 1)                     \
+    OF_32(q4_1, two_halves, 2)                   \
+    OF_32(q5_0, one_half, 1)                     \
+    OF_32(q5_1, two_halves, 2)                   \
+    OF_32(q8_0, one_half, 1)                     \
+    OF_32(iq4_nl, one_half, 1)                   \
     OF_256(q2_k, scales_q2_k, block_strided)     \
     OF_256(q3_k, scales_q3_k, block_strided)     \
     OF_256(q4_k, scales_with_min, block_in_line) \

@@ -85,6 +85,7 @@ SIMD_AVX2 static float dot_avx2(const float *w, const float *x, int64_t k)
         s[i] = _mm256_setzero_ps();
     int64_t j = 0;
     for (; j + 32 <= k; j += 32)
+#pragma GCC unroll 4 /* the sums stay in registers */
         for (int i = 0; i < 4; i++)
             s[i] = _mm256_fmadd_ps(_mm256_loadu_ps(w + j + 8 * i),
                                    _mm256_loadu_ps(x + j + 8 * i), s[i]);
@@ -112,6 +113,7 @@ SIMD_AVX2 static void mix_avx2(float *y, const float *p, const float *v, int64_t
             s[i] = _mm256_loadu_ps(y + d + 8 * i);
         for (int64_t t = 0; t < n_token; t++) {
             __m256 w = _mm256_broadcast_ss(p + t);
+#pragma GCC unroll 4
             for (int i = 0; i < 4; i++)
                 s[i] = _mm256_fmadd_ps(w, _mm256_loadu_ps(v + t * n_dim + d + 8 * i), s[i]);
         }

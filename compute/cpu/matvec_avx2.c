@@ -23,6 +23,7 @@ INLINE_FMA void put(float *y, const __m256 s[ROWS], int64_t n)
     a = _mm256_hadd_ps(a, b);
     float t[ROWS];
     _mm_storeu_ps(t, _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1)));
+#pragma GCC unroll 4
     for (int64_t r = 0; r < ROWS && r < n; r++)
         y[r] = t[r];
 }
@@ -30,6 +31,7 @@ INLINE_FMA void put(float *y, const __m256 s[ROWS], int64_t n)
 /* Where the four rows from row i on begin; behind row n the last one stands. */
 INLINE_FMA void begin(const uint8_t *b[ROWS], __m256 s[ROWS], const matvec_in *in, int64_t i)
 {
+#pragma GCC unroll 4
     for (int64_t r = 0; r < ROWS; r++) {
         b[r] = in->rows + (i + r < in->n ? i + r : in->n - 1) * in->row_bytes;
         s[r] = _mm256_setzero_ps();
@@ -68,18 +70,21 @@ INLINE_FMA void product(float *y, const matvec_in *in, int n_byte, int n_weight,
         for (int64_t k = 0; k < in->n_col; k += n_weight) {
 #pragma GCC unroll 8
             for (int g = 0; g < n_weight / 32; g++) {
+#pragma GCC unroll 4
                 for (int e = 0; e < 4; e++)
                     x[e] = _mm256_loadu_ps(in->x + k + 32 * g + 8 * e);
                 xs[0] = _mm256_add_ps(x[0], x[1]);
                 xs[1] = _mm256_add_ps(x[2], x[3]);
                 if (!two)
                     xs[0] = _mm256_add_ps(xs[0], xs[1]);
+#pragma GCC unroll 4
                 for (int r = 0; r < ROWS; r++) {
                     block_part o;
                     part(&o, b[r], g);
                     s[r] = add_part(s[r], &o, x, xs, two, min);
                 }
             }
+#pragma GCC unroll 4
             for (int r = 0; r < ROWS; r++)
                 b[r] += n_byte;
         }
@@ -125,11 +130,13 @@ INLINE_FMA void of_16_bits(float *y, const matvec_in *in, widen_fn *widen)
         begin(b, s, in, i);
         for (int64_t k = 0; k < whole; k += 8) {
             __m256 x = _mm256_loadu_ps(in->x + k);
+#pragma GCC unroll 4
             for (int r = 0; r < ROWS; r++) {
                 __m128i h = _mm_loadu_si128((const __m128i *)(const void *)(b[r] + 2 * k));
                 s[r] = _mm256_fmadd_ps(widen(h), x, s[r]);
             }
         }
+#pragma GCC unroll 4
         for (int r = 0; rest && r < ROWS; r++)
             s[r] = _mm256_fmadd_ps(widen(rest_of(b[r] + 2 * whole, rest)),
                                    _mm256_loadu_ps(last), s[r]);

@@ -26,6 +26,7 @@ INLINE256 void decode(const span256 *a, int n_byte, int n_weight, bool min, bloc
             __m256 v[4];
             part(&o, b, g);
             floats_of(v, o.q);
+#pragma GCC unroll 4
             for (int e = 0; e < 4; e++) {
                 v[e] = _mm256_mul_ps(v[e], _mm256_set1_ps(o.d[e / 2]));
                 if (min)

@@ -15,14 +15,21 @@ typedef struct span512 {
     int64_t n_weight;
 } span512;
 
-INLINE512 void of_32(const span512 *a, int n_byte, block32_fn *decode)
+/* per: floats of a block in its scales. */
+INLINE512 void of_32(const span512 *a, int n_byte, halves_fn *halves, int per, block_fn *block)
 {
     const uint8_t *b = a->in;
-    for (int64_t i = 0; i < a->n_weight; i += 32, b += n_byte) {
-        __m512 v[2];
-        decode(v, b);
-        _mm512_storeu_ps(a->out + i, v[0]);
-        _mm512_storeu_ps(a->out + i + 16, v[1]);
+    float *out = a->out, *end = a->out + a->n_weight;
+    while (out < end) {
+        int n = end - out < SPAN ? (int)(end - out) / 32 : SPAN_BLOCKS;
+        span_scales s;
+        halves(&s, b, n_byte, n);
+        for (int i = 0; i < n; i++, b += n_byte, out += 32) {
+            __m512 v[2];
+            block(v, b, s.d + i * per, false);
+            _mm512_storeu_ps(out, v[0]);
+            _mm512_storeu_ps(out + 16, v[1]);
+        }
     }
 }
 
@@ -30,13 +37,14 @@ INLINE512 void of_256(const span512 *a, int n_byte, scales_fn *scales, part_fn *
                       place_fn *place)
 {
     const uint8_t *b = a->in;
-    for (int64_t i = 0; i < a->n_weight; i += 256, b += n_byte) {
-        block_scales s;
+    for (int64_t i = 0; i < a->n_weight; i += SPAN, b += n_byte) {
+        span_scales s;
         __m512 v[4];
         scales(&s, b);
 #pragma GCC unroll 4
-        for (int p = 0; p < BLOCK_PARTS; p++) {
-            part(v, b, &s, p);
+        for (int p = 0; p < SPAN_PARTS; p++) {
+            part(v, b, &s, p, false);
+#pragma GCC unroll 4
             for (int k = 0; k < 4; k++)
                 _mm512_storeu_ps(a->out + i + place(p, k), v[k]);
         }
@@ -59,10 +67,10 @@ INLINE512 void of_16_bits(const span512 *a, widen_fn *widen)
     {                                              \
         of_16_bits(a, widen_##name);               \
     }
-#define OF_32(name)                                 \
-    SIMD_AVX512 static void name(const span512 *a)  \
-    {                                               \
-        of_32(a, QUANT_BYTES_##name, block_##name); \
+#define OF_32(name, halves, per)                                 \
+    SIMD_AVX512 static void name(const span512 *a)               \
+    {                                                            \
+        of_32(a, QUANT_BYTES_##name, halves, per, block_##name); \
     }
 #define OF_256(name, scales, place)                                \
     SIMD_AVX512 static void name(const span512 *a)                 \

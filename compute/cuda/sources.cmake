@@ -8,5 +8,6 @@ list(TRANSFORM KVT_CUDA_KERNELS PREPEND ${PROJECT_SOURCE_DIR}/compute/cuda/)
 
 # Those that must agree with the host in every bit: no product is fused with a sum.
 set(KVT_CUDA_EXACT
+  dequant.cu embed.cu
 )
 list(TRANSFORM KVT_CUDA_EXACT PREPEND ${PROJECT_SOURCE_DIR}/compute/cuda/)

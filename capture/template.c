@@ -424,8 +424,61 @@ static void set_flags(token_list *list, const template_text *text)
     }
 }
 
-kvt_code template_encode(token_list *out, tokenizer *t, const template_text *text,
-                         bool parse_special, kvt_err *err)
+/* Moves a range behind the spaces in front of it; `space` are places of the new text. */
+static void move_range(tokenizer_range *r, const token_list *list)
+{
+    size_t begin = r->begin, end = r->end;
+    for (int64_t k = 0; k < list->n_space; k++) {
+        size_t before = list->space[k] - (size_t)k; /* the byte that it was put in front of */
+        r->begin += before <= begin;
+        r->end += before < end;
+    }
+    r->end = r->end < r->begin ? r->begin : r->end;
+}
+
+static void move_pieces(template_text *text, const token_list *list)
+{
+    int64_t k = 0;
+    for (int64_t i = 0; i < text->n_piece; i++) {
+        template_piece *p = &text->piece[i];
+        size_t end = p->end;
+        while (k < list->n_space && list->space[k] - (size_t)k <= p->begin)
+            k++;
+        p->begin += (size_t)k;
+        for (p->end += (size_t)k; k < list->n_space && list->space[k] - (size_t)k < end; k++)
+            p->end++;
+    }
+}
+
+/* The text with the spaces that the tokenizer put in; FORMAT where it changed anything else. */
+static kvt_code follow(template_text *text, const token_list *list, kvt_err *err)
+{
+    const char *old = buf_get(&text->text), *new = buf_get(&list->text);
+    size_t at = 0;
+    bool same = list->text.n == text->text.n + (size_t)list->n_space;
+    for (int64_t k = 0; k <= list->n_space && same; k++) {
+        size_t end = k < list->n_space ? list->space[k] - (size_t)k : text->text.n;
+        same = memcmp(old + at, new + at + k, end - at) == 0;
+        at = end;
+    }
+    if (!same)
+        return kvt_fail(err, KVT_FORMAT,
+                        "text: bring the messages to the tokenizer's normal form "
+                        "before rendering them");
+    if (list->n_space == 0)
+        return KVT_OK;
+    buf_clear(&text->text);
+    buf_add(&text->text, new, list->text.n);
+    move_pieces(text, list);
+    move_range(&text->system, list);
+    move_range(&text->question, list);
+    move_range(&text->prefix, list);
+    text->prefix.begin = 0;
+    return buf_check(&text->text, err);
+}
+
+kvt_code template_encode(token_list *out, tokenizer *t, template_text *text, bool parse_special,
+                         kvt_err *err)
 {
     int64_t n_range = 0;
     tokenizer_range *range = kvt_alloc(text->n_piece + 1, sizeof *range);
@@ -440,15 +493,11 @@ kvt_code template_encode(token_list *out, tokenizer *t, const template_text *tex
         else
             range[n_range++] = (tokenizer_range){p->begin, p->end};
     }
-    const char *bytes = buf_get(&text->text);
-    kvt_code code = tokenizer_encode(t, out, bytes, text->text.n, range, n_range, true, err);
+    kvt_code code =
+        tokenizer_encode(t, out, buf_get(&text->text), text->text.n, range, n_range, true, err);
     kvt_free(range);
-    if (code)
-        return code;
-    if (out->text.n != text->text.n || memcmp(buf_get(&out->text), bytes, out->text.n) != 0)
-        return kvt_fail(err, KVT_FORMAT,
-                        "text: bring the messages to the tokenizer's normal form "
-                        "before rendering them");
+    if (code || follow(text, out, err))
+        return err->code;
     set_flags(out, text);
     return KVT_OK;
 }

@@ -56,7 +56,8 @@ typedef struct template_piece {
 
 typedef struct template_text {
     buf text;
-    template_piece *piece; /* [n_piece] they tile the text */
+    template_piece *piece; /* [n_piece] they tile the text, but for spaces that a tokenizer put
+                            * in (template_encode) */
     int64_t n_piece, cap;
     template_form form;
     /* Byte ranges; begin == end: there is none. */
@@ -78,8 +79,9 @@ KVT_CHECKED kvt_code template_render(template_text *out, template_form form,
 
 /* Tokenizes what was rendered into an empty list, control tokens in the template's pieces only
  * (parse_special: in RAW text, too), BOS once. Sets KVT_TOKEN_TEMPLATE and KVT_TOKEN_SYSTEM: a
- * token belongs to the piece in which it begins. */
-KVT_CHECKED kvt_code template_encode(token_list *out, tokenizer *t, const template_text *text,
+ * token belongs to the piece in which it begins. Where the tokenizer puts spaces in, they are
+ * in the text afterwards, and all ranges have moved with it. */
+KVT_CHECKED kvt_code template_encode(token_list *out, tokenizer *t, template_text *text,
                                      bool parse_special, kvt_err *err);
 
 /* The tokens [begin, end) that lie in or across bytes of list->text. */

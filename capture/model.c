@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "capture/source.h"
+#include "capture/checkpoint.h"
 #include "kvt/arena.h"
 
 kvt_code kvt_model_open(kvt_model **out, const char *path, const kvt_model_options *options,
@@ -14,7 +14,7 @@ kvt_code kvt_model_open(kvt_model **out, const char *path, const kvt_model_optio
 {
     static const kvt_model_options plain;
     const kvt_model_options *o = options ? options : &plain;
-    source *s = NULL;
+    checkpoint *s = NULL;
     *out = NULL;
     kvt_model *m = kvt_alloc(1, sizeof *m);
     if (!m)
@@ -24,14 +24,14 @@ kvt_code kvt_model_open(kvt_model **out, const char *path, const kvt_model_optio
     m->map_bytes = file_size(path);
     kvt_code code = kvt_backend_open(&m->backend, o->device, ctx, err);
     if (!code)
-        code = source_open(&s, path, err);
+        code = checkpoint_open(&s, path, err);
     if (!code)
         code = kvt_weights_load(
             &m->weights, s,
             &(kvt_weights_options){.header_only = o->header_only, .f32 = o->f32}, ctx, err);
     if (!code)
-        code = source_tokenizer(&m->tokenizer, s, o->pre, err);
-    source_close(s);
+        code = checkpoint_tokenizer(&m->tokenizer, s, o->pre, err);
+    checkpoint_close(s);
     if (!code && tokenizer_count(m->tokenizer) > m->weights->geometry.n_vocab)
         code = kvt_fail(
             err, KVT_FORMAT, "the tokenizer has %lld tokens, the embedding %lld rows",

@@ -20,8 +20,8 @@
 
 /* A tensor and where its weights go. */
 typedef struct part {
-    const source_tensor *t; /* NULL once loaded: the source may be closed */
-    kvt_matrix *matrix;     /* of the kvt_weights, or */
+    const checkpoint_tensor *t; /* NULL once loaded: the files may be closed */
+    kvt_matrix *matrix;         /* of the kvt_weights, or */
     const float **vector;
     int64_t n_row, n_col; /* [out in]; a vector is one row */
     int64_t head_dim;     /* > 0: rows are un-permuted, a head at a time */
@@ -36,7 +36,7 @@ enum { ROUND = 64, STEP_BYTES = 1 << 20 }; /* alignment; what a thread copies at
 /* The whole object: the block lies behind what a caller sees. */
 typedef struct weights {
     kvt_weights seen;
-    const source *source; /* while it is loaded */
+    const checkpoint *files; /* while it is loaded */
     bool f32;
     char *block;
     part *part;
@@ -49,7 +49,8 @@ static int64_t row_bytes(int type, int64_t n_col)
     return n_col / q->n_weight * q->n_byte;
 }
 
-static kvt_code check_shape(const source_tensor *t, int64_t n_row, int64_t n_col, kvt_err *err)
+static kvt_code check_shape(const checkpoint_tensor *t, int64_t n_row, int64_t n_col,
+                            kvt_err *err)
 {
     if (t->type < 0)
         return kvt_fail(err, KVT_FORMAT,
@@ -68,14 +69,27 @@ static kvt_code check_shape(const source_tensor *t, int64_t n_row, int64_t n_col
     return KVT_OK;
 }
 
+/* Some converters write q, k and v as one tensor: then it is that which is not supported. */
+static kvt_code missing(const checkpoint *files, tensor_id id, int64_t layer, const char *name,
+                        kvt_err *err)
+{
+    char fused[64];
+    snprintf(fused, sizeof fused, "blk.%" PRId64 ".attn_qkv.weight", layer);
+    for (int64_t i = 0; id == TENSOR_WQ && i < checkpoint_n_tensor(files); i++)
+        if (strcmp(checkpoint_tensor_at(files, i)->name, fused) == 0)
+            return kvt_fail(err, KVT_FORMAT, "tensor '%s': fused q, k and v are not supported",
+                            fused);
+    return kvt_fail(err, KVT_FORMAT, "tensor '%s' is missing", name);
+}
+
 /* Binds one tensor, a vector of n_row weights where n_col is 0. */
 static kvt_code bind(weights *w, part to, tensor_id id, int64_t layer, int64_t n_row,
                      int64_t n_col, kvt_err *err)
 {
-    char name[SOURCE_NAME];
-    const source_tensor *t = source_find(w->source, id, layer, name);
+    char name[CHECKPOINT_NAME];
+    const checkpoint_tensor *t = checkpoint_find(w->files, id, layer, name);
     if (!t)
-        return kvt_fail(err, KVT_FORMAT, "tensor '%s' is missing", name);
+        return missing(w->files, id, layer, name, err);
     if (check_shape(t, n_row, n_col, err))
         return err->code;
     part *p = &w->part[w->n_part++];
@@ -86,8 +100,9 @@ static kvt_code bind(weights *w, part to, tensor_id id, int64_t layer, int64_t n
                 .vector = to.vector,
                 .n_row = n_col > 0 ? n_row : 1,
                 .n_col = n_col > 0 ? n_col : n_row,
-                .head_dim = qk && source_is_permuted(w->source) ? w->seen.geometry.head_dim : 0,
-                .add_one = n_col == 0 && !bias && source_lacks_one(w->source),
+                .head_dim =
+                    qk && checkpoint_is_permuted(w->files) ? w->seen.geometry.head_dim : 0,
+                .add_one = n_col == 0 && !bias && checkpoint_lacks_one(w->files),
                 .type = n_col == 0 || w->f32 ? QUANT_F32 : t->type,
                 .at = w->seen.bytes};
     p->row_bytes = row_bytes(p->type, p->n_col);
@@ -142,15 +157,15 @@ static kvt_code bind_layer(weights *w, int64_t l, kvt_err *err)
 static kvt_code all_used(const weights *w, kvt_err *err)
 {
     char shown[128];
-    int64_t n = source_n_tensor(w->source), n_left = 0;
+    int64_t n = checkpoint_n_tensor(w->files), n_left = 0;
     bool *used = kvt_alloc(n, sizeof *used);
     if (!used)
         return kvt_fail_memory(err, (size_t)n * sizeof *used);
     for (int64_t i = 0; i < w->n_part; i++)
-        used[w->part[i].t - source_tensor_at(w->source, 0)] = true;
+        used[w->part[i].t - checkpoint_tensor_at(w->files, 0)] = true;
     for (int64_t i = n; i-- > 0;) {
-        const source_tensor *t = source_tensor_at(w->source, i);
-        if (used[i] || source_is_beside(w->source, t))
+        const checkpoint_tensor *t = checkpoint_tensor_at(w->files, i);
+        if (used[i] || checkpoint_is_beside(w->files, t))
             continue;
         n_left++;
         text_safe_cut(shown, sizeof shown, (const uint8_t *)t->name, strlen(t->name), 100,
@@ -208,7 +223,7 @@ static void load_rows(const weights *w, const part *p, int64_t first, int64_t la
     float *gain = (float *)(void *)to;
     for (int64_t i = 0; p->add_one && i < p->n_col; i++)
         gain[i] = 1 + gain[i];
-    source_drop(w->source, from, (last - first) * stride);
+    checkpoint_drop(w->files, from, (last - first) * stride);
 }
 
 /* One region for all parts, without a barrier behind each: on a machine that others use too, a
@@ -223,7 +238,7 @@ static kvt_code load_all(weights *w, const kvt_ctx *ctx, kvt_err *err)
 #pragma omp parallel num_threads(kvt_threads(ctx))
     {
 #pragma omp single nowait
-        digest_code = source_digest(w->source, w->seen.digest, &digest_err);
+        digest_code = checkpoint_digest(w->files, w->seen.digest, &digest_err);
         for (int64_t i = 0; i < w->n_part; i++) {
             const part *p = &w->part[i];
             int64_t stride = row_bytes(p->t->type, p->n_col);
@@ -269,7 +284,7 @@ static kvt_code fill(weights *w, const kvt_ctx *ctx, kvt_err *err)
     return KVT_OK;
 }
 
-kvt_code kvt_weights_load(kvt_weights **out, const source *s,
+kvt_code kvt_weights_load(kvt_weights **out, const checkpoint *s,
                           const kvt_weights_options *options, const kvt_ctx *ctx, kvt_err *err)
 {
     bool header_only = options && options->header_only;
@@ -278,10 +293,10 @@ kvt_code kvt_weights_load(kvt_weights **out, const source *s,
     *out = NULL;
     if (!w)
         return kvt_fail_memory(err, sizeof *w);
-    w->source = s;
+    w->files = s;
     w->f32 = options && options->f32;
-    w->seen.arch = source_arch(s);
-    w->seen.geometry = *source_geometry(s);
+    w->seen.arch = checkpoint_arch(s);
+    w->seen.geometry = *checkpoint_geometry(s);
     int64_t n_layer = w->seen.geometry.n_layer, n_part = n_layer * TENSOR_COUNT + TENSOR_COUNT;
     w->seen.layer = kvt_alloc(n_layer, sizeof *w->seen.layer);
     w->part = kvt_alloc(n_part, sizeof *w->part);
@@ -291,12 +306,12 @@ kvt_code kvt_weights_load(kvt_weights **out, const source *s,
     }
     if (bind_all(w, err) || (!header_only && fill(w, ctx, err)))
         goto failed;
-    source_summary(s, w->seen.types, sizeof w->seen.types);
+    checkpoint_summary(s, w->seen.types, sizeof w->seen.types);
     if (header_only) {
         kvt_free(w->seen.layer);
         w->seen.layer = NULL;
     }
-    w->source = NULL;
+    w->files = NULL;
     w->seen.seconds = clock_now() - start;
     *out = &w->seen;
     return KVT_OK;

@@ -1,7 +1,7 @@
 /* weights.h - a model's weights as the forward pass wants them.
  *
  *   kvt_weights *w;
- *   if (kvt_weights_load(&w, source, NULL, ctx, &err)) ...
+ *   if (kvt_weights_load(&w, files, NULL, ctx, &err)) ...
  *   y = x * rows of layer->wq ^T                   row-major, [n E] x [HD E]^T
  *   kvt_weights_free(w);
  *
@@ -15,7 +15,7 @@
 #ifndef CAPTURE_WEIGHTS_H
 #define CAPTURE_WEIGHTS_H
 
-#include "capture/source.h"
+#include "capture/checkpoint.h"
 #include "compute/matrix.h"
 #include "kvt/ctx.h"
 
@@ -44,7 +44,7 @@ typedef struct kvt_weights {
     int64_t bytes;            /* memory of all of it, also with header_only */
     int64_t file_bytes;       /* the same tensors as they lie in the file */
     char types[128];          /* "Q4_1 210, F32 61, Q8_0 1" */
-    char digest[DIGEST_TEXT]; /* XXH128 of the file, source_digest(); "" with header_only */
+    char digest[DIGEST_TEXT]; /* XXH128 of the file, checkpoint_digest(); "" with header_only */
     double seconds;           /* that loading took */
 } kvt_weights;
 
@@ -55,7 +55,7 @@ typedef struct kvt_weights_options {
 
 /* FORMAT names the tensor that is missing or of a wrong shape, with expected and got. options
  * NULL: weights as in the file. */
-KVT_CHECKED kvt_code kvt_weights_load(kvt_weights **out, const source *s,
+KVT_CHECKED kvt_code kvt_weights_load(kvt_weights **out, const checkpoint *s,
                                       const kvt_weights_options *options, const kvt_ctx *ctx,
                                       kvt_err *err);
 void kvt_weights_free(kvt_weights *w); /* NULL is fine */

@@ -8,13 +8,13 @@ static inline kvt_code load_gguf(kvt_weights **out, const gguf *g,
                                  const kvt_weights_options *options, const kvt_ctx *ctx,
                                  kvt_err *err)
 {
-    source *s = NULL;
+    checkpoint *s = NULL;
     *out = NULL;
-    if (source_of_gguf(&s, g, err) || kvt_weights_load(out, s, options, ctx, err)) {
-        source_close(s);
+    if (checkpoint_of_gguf(&s, g, err) || kvt_weights_load(out, s, options, ctx, err)) {
+        checkpoint_close(s);
         return err->code;
     }
-    source_close(s);
+    checkpoint_close(s);
     return KVT_OK;
 }
 

@@ -416,12 +416,17 @@ static void keys(gguf_make *m, const model_make_options *o)
     gguf_make_int(m, key, U32, (uint64_t)o->rope_original);
 }
 
-void model_make_into(gguf_make *m, const model_make_options *o)
+void model_make_keys(gguf_make *m, const model_make_options *o)
 {
-    target to = {m, o};
     keys(m, o);
     if (!o->no_vocab)
         vocabulary(m, o);
+}
+
+void model_make_into(gguf_make *m, const model_make_options *o)
+{
+    target to = {m, o};
+    model_make_keys(m, o);
     model_make_each(o, add_tensor, &to);
     if (o->rope_divisor) {
         uint64_t dim = (uint64_t)o->head_dim / 2;

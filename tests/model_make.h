@@ -47,6 +47,8 @@ model_make_options model_make_of(const char *arch);
 /* Adds all keys and tensors of such a model. Weights depend on the seed and a tensor's name
  * only. */
 void model_make_into(gguf_make *m, const model_make_options *o);
+/* The keys only. */
+void model_make_keys(gguf_make *m, const model_make_options *o);
 bool model_make_gguf(const char *path, const model_make_options *o);
 
 /* ---- tensors, for both formats -------------------------------------------------------------

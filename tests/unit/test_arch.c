@@ -142,10 +142,6 @@ static void final_cap(gguf_make *m)
 {
     gguf_make_f32(m, "llama.final_logit_softcapping", 30);
 }
-static void window(gguf_make *m)
-{
-    gguf_make_int(m, "llama.attention.sliding_window", GGUF_U32, 9);
-}
 static void longrope(gguf_make *m)
 {
     gguf_make_text(m, "llama.rope.scaling.type", "longrope");
@@ -203,8 +199,6 @@ static const struct row {
      "'llama.expert_count' is 8)"},
     {"soft cap of attention", full_model, softcap, "a soft cap of attention is not supported"},
     {"soft cap of logits", full_model, final_cap, "a soft cap of logits is not supported"},
-    {"window", full_model, window,
-     "a sliding window (9) of architecture llama is not supported"},
     {"longrope", full_model, longrope, "rotary scaling 'longrope' is not supported"},
     {"yarn without its context", full_model, yarn_bare, "original_context_length' is missing"},
     {"factor 0", full_model, factor_0, "scaling.factor': expected a number above 0, got 0"},
@@ -432,11 +426,33 @@ static void names_are_put_together(void **state)
     assert_string_equal(key_name_hf(KEY_N_KV_HEAD), "num_key_value_heads");
 }
 
+/* mistral's files are of architecture llama: all layers have the window. qwen2's files have no
+ * such key, and what it would mean is not known. */
+static void a_window_of_llama_is_one_of_all_layers(void **state)
+{
+    model_make_options o = model_make_defaults();
+    model t;
+    kvt_err err;
+    kvt_geometry x;
+    (void)state;
+    o.window = 9;
+    model_init(&t, &o, NULL);
+    CHECK_OK(arch_geometry(&x, arch_find("llama", 5), t.g, &err), &err);
+    assert_true(x.window[0] == 9 && x.window[1] == 9 && x.rope_theta_local == 0);
+    model_fini(&t);
+    o.arch = "qwen2";
+    model_init(&t, &o, NULL);
+    CHECK_FAILS(arch_geometry(&x, arch_find("qwen2", 5), t.g, &err), KVT_FORMAT,
+                "a sliding window (9) of architecture qwen2 is not supported", &err);
+    model_fini(&t);
+}
+
 int main(void)
 {
     struct CMUnitTest tests[CHECK_COUNT(rows) + 16];
     int n = 0;
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(everything_is_filled);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_window_of_llama_is_one_of_all_layers);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(other_architectures_are_refused_by_name);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(architecture_goes_before_types);
     CHECK_ROWS(tests, &n, rows, wrong_keys_are_refused_by_name);

@@ -346,8 +346,8 @@ static const struct row {
     {"alignment 0", alignment_0, "key 'general.alignment': expected a power of two, got 0"},
     {"alignment as text", alignment_text,
      "key 'general.alignment': expected an integer, got text"},
-    {"C028 part 1", part_1_of_2, "split GGUF (part 1 of 2) is not supported yet"},
-    {"C028 part 2", part_2_of_2, "split GGUF (part 2 of 2) is not supported yet"},
+    {"C028 part 1", part_1_of_2, "part 1 of a set of 2 files"},
+    {"C028 part 2", part_2_of_2, "part 2 of a set of 2 files"},
     {"C028 joined by cat", joined, "another GGUF file begins at byte"},
     {"C021 no data", no_data, "truncated: tensor 't' needs 32 bytes from byte"},
 };

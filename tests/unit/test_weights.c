@@ -160,7 +160,7 @@ static void types_are_those_of_the_file(void **state)
 {
     const struct row *r = *state;
     model_make_options o = model_make_defaults();
-    char digest[2][DIGEST_TEXT];
+    char seen[2][DIGEST_TEXT];
     model t;
     kvt_err err;
     kvt_weights *w[2], *plan;
@@ -174,11 +174,11 @@ static void types_are_those_of_the_file(void **state)
     for (int i = 0; i < 2; i++) {
         CHECK_OK(load_gguf(&w[i], t.g, &(kvt_weights_options){.f32 = i == 1}, NULL, &err),
                  &err);
-        CHECK_OK(kvt_weights_digest(w[i], digest[i], NULL, &err), &err);
+        CHECK_OK(kvt_weights_digest(w[i], seen[i], NULL, &err), &err);
     }
     CHECK_OK(load_gguf(&plan, t.g, &(kvt_weights_options){.header_only = true}, NULL, &err),
              &err);
-    assert_string_equal(digest[0], digest[1]);
+    assert_string_equal(seen[0], seen[1]);
     assert_true(plan->bytes == w[0]->bytes && plan->layer == NULL);
     assert_true(w[0]->bytes >= w[0]->file_bytes && w[0]->bytes < w[0]->file_bytes + 64 * 64);
     const kvt_matrix *m[] = {&w[0]->embed, &w[0]->lm_head, &w[0]->layer[0].wq,
@@ -283,7 +283,10 @@ static const struct defect {
     {"half of k", "blk.0.attn_k.weight", few_rows,
      "tensor 'blk.0.attn_k.weight': expected [24 48] (out, in), got 2 dimensions [12 48]"},
     {"bias", NULL, bias, "tensor 'blk.0.attn_q.bias' is not supported in architecture llama"},
-    {"fused q, k, v", NULL, fused, "tensor 'blk.0.attn_qkv.weight': fused q, k and v"},
+    {"fused q, k, v", "blk.0.attn_q.weight", fused,
+     "tensor 'blk.0.attn_qkv.weight': fused q, k and v"},
+    {"fused beside q, k, v", NULL, fused,
+     "tensor 'blk.0.attn_qkv.weight' is not supported in architecture llama: q, k and v must"},
     {"router", NULL, stranger, "tensor 'blk.1.ffn_gate_inp.weight' is not supported"},
 };
 

@@ -1,5 +1,5 @@
-/* source.c - a model's tensors by what they are, from a GGUF file or from a folder. */
-#include "capture/source_priv.h"
+/* checkpoint.c - a model's tensors by what they are, from a GGUF file or from a folder. */
+#include "capture/checkpoint_priv.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "compute/quant.h"
 #include "kvt/arena.h"
 
-kvt_code source_reserve(source *s, int64_t n, kvt_err *err)
+kvt_code checkpoint_reserve(checkpoint *s, int64_t n, kvt_err *err)
 {
     s->tensor = kvt_alloc(n, sizeof *s->tensor);
     return s->tensor ? KVT_OK : kvt_fail_memory(err, (size_t)n * sizeof *s->tensor);
@@ -19,55 +19,55 @@ kvt_code source_reserve(source *s, int64_t n, kvt_err *err)
 
 static int by_name(const void *a, const void *b)
 {
-    const source_tensor *x = a, *y = b;
+    const checkpoint_tensor *x = a, *y = b;
     return strcmp(x->name, y->name);
 }
 
-void source_sort(source *s)
+void checkpoint_sort(checkpoint *s)
 {
     qsort(s->tensor, (size_t)s->n_tensor, sizeof *s->tensor, by_name);
 }
 
-const source_tensor *source_named(const source *s, const char *name)
+const checkpoint_tensor *checkpoint_named(const checkpoint *s, const char *name)
 {
-    const source_tensor key = {.name = name};
+    const checkpoint_tensor key = {.name = name};
     return bsearch(&key, s->tensor, (size_t)s->n_tensor, sizeof *s->tensor, by_name);
 }
 
 /* ---- opening -------------------------------------------------------------------------------
  */
 
-static kvt_code fill_gguf(source *s, kvt_err *err)
+static kvt_code fill_gguf(checkpoint *s, kvt_err *err)
 {
     int64_t n = gguf_n_tensor(s->g);
     if (arch_of(&s->arch, s->g, err) || arch_geometry(&s->geometry, s->arch, s->g, err) ||
-        source_reserve(s, n, err))
+        checkpoint_reserve(s, n, err))
         return err->code;
     for (int64_t i = 0; i < n; i++) {
         const gguf_tensor *t = gguf_tensor_at(s->g, i);
-        source_tensor *to = &s->tensor[s->n_tensor++];
-        *to = (source_tensor){.name = t->name,
-                              .type = t->type,
-                              .n_dim = t->n_dim,
-                              .n_weight = t->n_weight,
-                              .n_byte = t->n_byte,
-                              .data = t->data};
+        checkpoint_tensor *to = &s->tensor[s->n_tensor++];
+        *to = (checkpoint_tensor){.name = t->name,
+                                  .type = t->type,
+                                  .n_dim = t->n_dim,
+                                  .n_weight = t->n_weight,
+                                  .n_byte = t->n_byte,
+                                  .data = t->data};
         memcpy(to->dim, t->dim, sizeof to->dim);
     }
-    source_sort(s);
+    checkpoint_sort(s);
     s->bytes = gguf_n_byte(s->g);
     return KVT_OK;
 }
 
-kvt_code source_of_gguf(source **out, const gguf *g, kvt_err *err)
+kvt_code checkpoint_of_gguf(checkpoint **out, const gguf *g, kvt_err *err)
 {
     *out = NULL;
-    source *s = kvt_alloc(1, sizeof *s);
+    checkpoint *s = kvt_alloc(1, sizeof *s);
     if (!s)
         return kvt_fail_memory(err, sizeof *s);
     s->g = g;
     if (fill_gguf(s, err)) {
-        source_close(s);
+        checkpoint_close(s);
         return err->code;
     }
     *out = s;
@@ -90,17 +90,17 @@ static kvt_code check_there(const char *path, kvt_err *err)
     return KVT_OK; /* what opens it says it */
 }
 
-kvt_code source_open(source **out, const char *path, kvt_err *err)
+kvt_code checkpoint_open(checkpoint **out, const char *path, kvt_err *err)
 {
     *out = NULL;
     if (check_there(path, err))
         return err->code;
-    source *s = kvt_alloc(1, sizeof *s);
+    checkpoint *s = kvt_alloc(1, sizeof *s);
     if (!s)
         return kvt_fail_memory(err, sizeof *s);
     kvt_code code;
     if (file_is_dir(path)) {
-        code = source_folder(s, path, err);
+        code = checkpoint_folder(s, path, err);
     } else {
         code = arch_open(&s->owned, path, err);
         s->g = s->owned;
@@ -108,13 +108,13 @@ kvt_code source_open(source **out, const char *path, kvt_err *err)
             code = kvt_within(err, "'%s'", path);
     }
     if (code)
-        source_close(s);
+        checkpoint_close(s);
     else
         *out = s;
     return code;
 }
 
-void source_close(source *s)
+void checkpoint_close(checkpoint *s)
 {
     if (!s)
         return;
@@ -130,49 +130,49 @@ void source_close(source *s)
 /* ---- what is asked -------------------------------------------------------------------------
  */
 
-const arch *source_arch(const source *s)
+const arch *checkpoint_arch(const checkpoint *s)
 {
     return s->arch;
 }
 
-const kvt_geometry *source_geometry(const source *s)
+const kvt_geometry *checkpoint_geometry(const checkpoint *s)
 {
     return &s->geometry;
 }
 
-bool source_is_permuted(const source *s)
+bool checkpoint_is_permuted(const checkpoint *s)
 {
     return s->g && s->arch->is_permuted;
 }
 
-bool source_lacks_one(const source *s)
+bool checkpoint_lacks_one(const checkpoint *s)
 {
     return !s->g && s->arch->post_norm;
 }
 
-int64_t source_n_tensor(const source *s)
+int64_t checkpoint_n_tensor(const checkpoint *s)
 {
     return s->n_tensor;
 }
 
-const source_tensor *source_tensor_at(const source *s, int64_t i)
+const checkpoint_tensor *checkpoint_tensor_at(const checkpoint *s, int64_t i)
 {
     return &s->tensor[i];
 }
 
-const source_tensor *source_find(const source *s, tensor_id id, int64_t layer,
-                                 char name[SOURCE_NAME])
+const checkpoint_tensor *checkpoint_find(const checkpoint *s, tensor_id id, int64_t layer,
+                                         char name[CHECKPOINT_NAME])
 {
     char plain[KEY_TEXT];
     if (s->g)
-        snprintf(name, SOURCE_NAME, "%s", key_tensor(plain, id, layer));
+        snprintf(name, CHECKPOINT_NAME, "%s", key_tensor(plain, id, layer));
     else if (s->is_inside &&
              strncmp(key_tensor_hf(plain, s->arch, id, layer), "model.", 6) == 0)
-        snprintf(name, SOURCE_NAME, "model.language_model.%s", plain + 6);
+        snprintf(name, CHECKPOINT_NAME, "model.language_model.%s", plain + 6);
     else
-        snprintf(name, SOURCE_NAME, "%s%s", s->prefix,
+        snprintf(name, CHECKPOINT_NAME, "%s%s", s->prefix,
                  key_tensor_hf(plain, s->arch, id, layer));
-    return source_named(s, name);
+    return checkpoint_named(s, name);
 }
 
 static bool ends_with(const char *s, const char *end)
@@ -181,7 +181,7 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-bool source_is_beside(const source *s, const source_tensor *t)
+bool checkpoint_is_beside(const checkpoint *s, const checkpoint_tensor *t)
 {
     static const char *const other[] = {"vision_tower.", "multi_modal_projector.",
                                         "model.vision_tower.", "model.multi_modal_projector."};
@@ -193,12 +193,12 @@ bool source_is_beside(const source *s, const source_tensor *t)
     return ends_with(t->name, ".rotary_emb.inv_freq");
 }
 
-static const uint8_t *file_bytes(const source *s, int i, size_t *n)
+static const uint8_t *file_bytes(const checkpoint *s, int i, size_t *n)
 {
     return s->g ? gguf_part_bytes(s->g, i, n) : tensors_bytes(s->part[i], n);
 }
 
-kvt_code source_digest(const source *s, char out[DIGEST_TEXT], kvt_err *err)
+kvt_code checkpoint_digest(const checkpoint *s, char out[DIGEST_TEXT], kvt_err *err)
 {
     enum { STEP = 1 << 20 };
     int n_file = s->g ? gguf_n_part(s->g) : s->n_part;
@@ -211,7 +211,7 @@ kvt_code source_digest(const source *s, char out[DIGEST_TEXT], kvt_err *err)
         for (size_t at = 0; at < n; at += STEP) {
             size_t step = n - at < STEP ? n - at : STEP;
             digest_add(d, bytes + at, step);
-            source_drop(s, bytes + at, (int64_t)step);
+            checkpoint_drop(s, bytes + at, (int64_t)step);
         }
     }
     digest_get(d, out);
@@ -219,7 +219,7 @@ kvt_code source_digest(const source *s, char out[DIGEST_TEXT], kvt_err *err)
     return KVT_OK;
 }
 
-void source_drop(const source *s, const void *data, int64_t n_byte)
+void checkpoint_drop(const checkpoint *s, const void *data, int64_t n_byte)
 {
     if (!s->g || gguf_is_mapped(s->g))
         file_map_drop(data, (size_t)n_byte);
@@ -238,7 +238,7 @@ static int most_first(const void *a, const void *b)
     return (x->type > y->type) - (x->type < y->type);
 }
 
-const char *source_summary(const source *s, char *out, size_t cap)
+const char *checkpoint_summary(const checkpoint *s, char *out, size_t cap)
 {
     enum { TYPES = 64 }; /* above every number of quants.def */
     count counts[TYPES];
@@ -246,7 +246,7 @@ const char *source_summary(const source *s, char *out, size_t cap)
     for (int t = 0; t < TYPES; t++)
         counts[t] = (count){t, 0};
     for (int64_t i = 0; i < s->n_tensor; i++)
-        if (s->tensor[i].type >= 0 && (s->g || !source_is_beside(s, &s->tensor[i])))
+        if (s->tensor[i].type >= 0 && (s->g || !checkpoint_is_beside(s, &s->tensor[i])))
             counts[s->tensor[i].type].n++;
     qsort(counts, TYPES, sizeof counts[0], most_first);
     snprintf(out, cap, "none");
@@ -258,15 +258,15 @@ const char *source_summary(const source *s, char *out, size_t cap)
     return out;
 }
 
-int64_t source_bytes(const source *s)
+int64_t checkpoint_bytes(const checkpoint *s)
 {
     return s->bytes;
 }
 
-kvt_code source_tokenizer(tokenizer **out, const source *s, const char *pre, kvt_err *err)
+kvt_code checkpoint_tokenizer(tokenizer **out, const checkpoint *s, const char *pre,
+                              kvt_err *err)
 {
     if (s->g)
         return tokenizer_open(out, s->g, pre, err);
-    *out = NULL;
-    return kvt_fail(err, KVT_FORMAT, "'%s': tokenizer.json is not supported yet", s->folder);
+    return tokenizer_open_folder(out, s->folder, pre, err);
 }

@@ -1,10 +1,10 @@
-/* source_folder.c - a Hugging Face folder: config.json first, then model.safetensors.index.json
- * and the parts that it names, or model.safetensors.
+/* checkpoint_folder.c - a Hugging Face folder: config.json first, then
+ * model.safetensors.index.json and the parts that it names, or model.safetensors.
  *
  * The index decides, not the listing of the folder: a part that is missing is named, and so is
  * a tensor that a part lacks or has without the index; files that the index does not name are
  * not opened. */
-#include "capture/source_priv.h"
+#include "capture/checkpoint_priv.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -82,10 +82,11 @@ static kvt_code no_model(const char *folder, const char *missing, kvt_err *err)
  */
 
 /* Rows are the first axis there and the last one here. */
-static void add_tensor(source *s, const tensor *t)
+static void add_tensor(checkpoint *s, const tensor *t)
 {
-    source_tensor *to = &s->tensor[s->n_tensor++];
-    *to = (source_tensor){.name = t->name, .n_dim = t->rank, .n_weight = 1, .data = t->data};
+    checkpoint_tensor *to = &s->tensor[s->n_tensor++];
+    *to =
+        (checkpoint_tensor){.name = t->name, .n_dim = t->rank, .n_weight = 1, .data = t->data};
     to->type = t->dtype == KVT_F32    ? QUANT_F32
                : t->dtype == KVT_F16  ? QUANT_F16
                : t->dtype == KVT_BF16 ? QUANT_BF16
@@ -99,7 +100,7 @@ static void add_tensor(source *s, const tensor *t)
     to->n_byte = to->n_weight * (int64_t)kvt_dtype_size(t->dtype);
 }
 
-static kvt_code open_part(source *s, const char *name, kvt_err *err)
+static kvt_code open_part(checkpoint *s, const char *name, kvt_err *err)
 {
     char path[PATH];
     size_t n = 0;
@@ -112,17 +113,17 @@ static kvt_code open_part(source *s, const char *name, kvt_err *err)
     return KVT_OK;
 }
 
-static kvt_code add_parts(source *s, kvt_err *err)
+static kvt_code add_parts(checkpoint *s, kvt_err *err)
 {
     int64_t n = 0;
     for (int i = 0; i < s->n_part; i++)
         n += tensors_count(s->part[i]);
-    if (source_reserve(s, n, err))
+    if (checkpoint_reserve(s, n, err))
         return err->code;
     for (int i = 0; i < s->n_part; i++)
         for (int k = 0; k < tensors_count(s->part[i]); k++)
             add_tensor(s, tensors_at(s->part[i], k));
-    source_sort(s);
+    checkpoint_sort(s);
     for (int64_t i = 1; i < n; i++)
         if (strcmp(s->tensor[i].name, s->tensor[i - 1].name) == 0)
             return kvt_fail(err, KVT_FORMAT, "tensor '%.100s' comes in two parts",
@@ -181,7 +182,7 @@ static kvt_code part_names(const char ***out, int *n_out, const json_t *map, kvt
 }
 
 /* Each listed tensor is in its part, and each tensor of a part is listed there. */
-static kvt_code check_map(const source *s, const json_t *map, const char *const *name,
+static kvt_code check_map(const checkpoint *s, const json_t *map, const char *const *name,
                           kvt_err *err)
 {
     const char *key;
@@ -212,7 +213,7 @@ static kvt_code check_map(const source *s, const json_t *map, const char *const 
     return KVT_OK;
 }
 
-static kvt_code open_listed(source *s, const json_t *map, const char *const *name, int n,
+static kvt_code open_listed(checkpoint *s, const json_t *map, const char *const *name, int n,
                             kvt_err *err)
 {
     s->part = kvt_alloc(n, sizeof(tensors *));
@@ -230,7 +231,7 @@ static kvt_code open_listed(source *s, const json_t *map, const char *const *nam
     return add_parts(s, err);
 }
 
-static kvt_code open_index(source *s, kvt_err *err)
+static kvt_code open_index(checkpoint *s, kvt_err *err)
 {
     char path[PATH];
     json_t *top = NULL;
@@ -252,7 +253,7 @@ static kvt_code open_index(source *s, kvt_err *err)
     return code;
 }
 
-static kvt_code open_whole(source *s, kvt_err *err)
+static kvt_code open_whole(checkpoint *s, kvt_err *err)
 {
     s->part = kvt_alloc(1, sizeof(tensors *));
     if (!s->part)
@@ -289,10 +290,10 @@ static void set_name(kvt_geometry *g, const char *path)
 }
 
 /* A tied flag and an lm_head are two statements of one fact. */
-static kvt_code check_tied(const source *s, kvt_err *err)
+static kvt_code check_tied(const checkpoint *s, kvt_err *err)
 {
-    char name[SOURCE_NAME];
-    bool there = source_find(s, TENSOR_LM_HEAD, 0, name) != NULL;
+    char name[CHECKPOINT_NAME];
+    bool there = checkpoint_find(s, TENSOR_LM_HEAD, 0, name) != NULL;
     if (there && s->geometry.tied)
         return kvt_fail(err, KVT_FORMAT,
                         "config.json says tie_word_embeddings true, but tensor '%s' is there",
@@ -304,15 +305,15 @@ static kvt_code check_tied(const source *s, kvt_err *err)
     return KVT_OK;
 }
 
-static void set_prefix(source *s, bool nested)
+static void set_prefix(checkpoint *s, bool nested)
 {
     s->prefix = "";
-    if (nested && source_named(s, "language_model.model.embed_tokens.weight"))
+    if (nested && checkpoint_named(s, "language_model.model.embed_tokens.weight"))
         s->prefix = "language_model.";
-    s->is_inside = nested && source_named(s, "model.language_model.embed_tokens.weight");
+    s->is_inside = nested && checkpoint_named(s, "model.language_model.embed_tokens.weight");
 }
 
-static kvt_code fill(source *s, kvt_err *err)
+static kvt_code fill(checkpoint *s, kvt_err *err)
 {
     char path[PATH];
     config_model m;
@@ -332,7 +333,7 @@ static kvt_code fill(source *s, kvt_err *err)
     return check_tied(s, err);
 }
 
-kvt_code source_folder(source *s, const char *path, kvt_err *err)
+kvt_code checkpoint_folder(checkpoint *s, const char *path, kvt_err *err)
 {
     s->folder = kvt_copy_text(path);
     if (!s->folder)

@@ -6,4 +6,6 @@ kvt_test(test_gguf LABEL unit MODULES capture SOURCES test_gguf.c ${gguf_make})
 kvt_test(test_gguf_rules LABEL unit MODULES capture SOURCES test_gguf_rules.c ${gguf_make})
 kvt_test(test_arch LABEL unit MODULES capture SOURCES test_arch.c ${gguf_make})
 kvt_test(test_weights LABEL unit MODULES capture SOURCES test_weights.c ${gguf_make})
+kvt_test(test_checkpoint LABEL unit MODULES capture
+  SOURCES test_checkpoint.c ${gguf_make} ${PROJECT_SOURCE_DIR}/tests/model_make_folder.c)
 kvt_test(test_padding LABEL unit MODULES capture SOURCES test_padding.c ${gguf_make})

@@ -10,6 +10,6 @@ kvt_device *test_device_open(void); /* or ends the program, with a line */
 int test_orders(void);              /* runs of a kernel that must give the same bits */
 void test_order(int i);             /* the order of threads of run i, and how many run */
 const char *test_report(void);      /* what the shim found since test_order(), or NULL */
-bool test_tiny(void);               /* slow: the tiny shapes only */
+bool test_tiny(void);               /* slow: one or two tiny shapes a kernel */
 
 #endif

@@ -53,7 +53,7 @@ kvt_device *test_device_open(void)
 
 int test_orders(void)
 {
-    return shim_tsan() ? 2 : 5;
+    return shim_tsan() ? 1 : 5; /* races show in any order */
 }
 
 void test_order(int i)

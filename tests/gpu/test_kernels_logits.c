@@ -71,7 +71,7 @@ static void blocks_multiply(void **state)
     for (int i = 0; i < CHECK_COUNT(rows); i++)
         for (int k = 0; k < CHECK_COUNT(cols); k++) {
             int64_t n_col = cols[k] * (block == 1 ? 11 : block);
-            if (!test_tiny() || (rows[i] < 3 && cols[k] < 3))
+            if (!test_tiny() || (rows[i] == 2 && cols[k] == 3 && q->quant % 6 == 0))
                 matrices_multiply(q, rows[i], n_col, (i + k) % 3, k % 2);
         }
 }
@@ -98,12 +98,12 @@ typedef struct top_row {
 } top_row;
 
 static const top_row tops[] = {
-    {"no rows", 0, 8, 8, SPREAD, true},
-    {"one token", 1, 1, 1, SPREAD, true},
-    {"31 tokens", 3, 33, 31, SPREAD, true},
-    {"64 tokens", 1, 64, 64, TIES, true},
-    {"65 tokens, few values", 2, 65, 65, TIES, true},
-    {"all equal", 1, 300, 300, ALL_EQUAL, true},
+    {"no rows", 0, 8, 8, SPREAD, false},
+    {"one token", 1, 1, 1, SPREAD, false},
+    {"31 tokens", 3, 33, 31, SPREAD, false},
+    {"64 tokens", 1, 64, 64, TIES, false},
+    {"65 tokens, few values", 1, 65, 65, TIES, true},
+    {"all equal", 1, 300, 300, ALL_EQUAL, false},
     {"mostly -inf", 2, 500, 490, HOLES, false},
     {"one has nearly all", 2, 1000, 1000, PEAKED, false},
     {"4097 tokens", 3, 4100, 4097, SPREAD, false},

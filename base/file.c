@@ -3,7 +3,6 @@
  * Every descriptor is close-on-exec: a helper that we start (pager, plot) must not share an
  * open trace. A file that others may read appears under its name only whole: it is written
  * beside it under a temporary name, synced, then renamed. */
-#define _DEFAULT_SOURCE /* madvise: posix_madvise lets go of nothing */
 #include "base/file.h"
 
 #include "kvt/arena.h"
@@ -109,15 +108,6 @@ void file_map_close(file_map *m)
     if (m->data)
         munmap((void *)(uintptr_t)m->data, m->n);
     *m = (file_map){0};
-}
-
-void file_map_drop(const void *p, size_t n)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)p, end = begin + n;
-    begin = (begin + page - 1) / page * page;
-    end = end / page * page;
-    if (begin < end) /* a hint: that it fails changes nothing */
-        (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
 const char *file_base(const char *path)

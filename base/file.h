@@ -14,9 +14,6 @@ typedef struct file_map {
 } file_map;
 KVT_CHECKED kvt_code file_map_open(file_map *out, const char *path, kvt_err *err);
 void file_map_close(file_map *m);
-/* Lets go of the whole pages of [p, p + n) of a mapping: they are read from the file again when
- * somebody looks. */
-void file_map_drop(const void *p, size_t n);
 
 /* out: "DIR/.NAME.XXXXXX.part" beside `path`, for a file that is then renamed to it. USAGE
  * where something else than a regular file has that name: it is never replaced. Files of that

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/pages.h"
 #include "capture/tokenizer.h"
 #include "compute/quant.h"
 #include "kvt/arena.h"
@@ -222,7 +223,7 @@ kvt_code checkpoint_digest(const checkpoint *s, char out[DIGEST_TEXT], kvt_err *
 void checkpoint_drop(const checkpoint *s, const void *data, int64_t n_byte)
 {
     if (!s->g || gguf_is_mapped(s->g))
-        file_map_drop(data, (size_t)n_byte);
+        pages_drop(data, (size_t)n_byte);
 }
 
 typedef struct count {

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/pages.h"
 #include "base/text.h"
 #include "kvt/arena.h"
 
@@ -268,11 +269,16 @@ static kvt_code fill(weights *w, const kvt_ctx *ctx, kvt_err *err)
     w->block = kvt_resize(NULL, 0, w->seen.bytes, 1);
     if (!w->block)
         return kvt_fail_memory(err, (size_t)w->seen.bytes);
-    if (load_all(w, ctx, err))
-        return err->code;
+    pages_large(w->block, (size_t)w->seen.bytes);
+    return load_all(w, ctx, err);
+}
+
+/* What a caller sees: where everything lies, or with the header alone what there is. */
+static void show(weights *w)
+{
     for (int64_t i = 0; i < w->n_part; i++) {
         part *p = &w->part[i];
-        char *at = w->block + p->at;
+        char *at = w->block ? w->block + p->at : NULL;
         if (p->vector)
             *p->vector = (const float *)(void *)at;
         else
@@ -281,7 +287,6 @@ static kvt_code fill(weights *w, const kvt_ctx *ctx, kvt_err *err)
     }
     if (w->seen.geometry.tied)
         w->seen.lm_head = w->seen.embed;
-    return KVT_OK;
 }
 
 kvt_code kvt_weights_load(kvt_weights **out, const checkpoint *s,
@@ -307,10 +312,7 @@ kvt_code kvt_weights_load(kvt_weights **out, const checkpoint *s,
     if (bind_all(w, err) || (!header_only && fill(w, ctx, err)))
         goto failed;
     checkpoint_summary(s, w->seen.types, sizeof w->seen.types);
-    if (header_only) {
-        kvt_free(w->seen.layer);
-        w->seen.layer = NULL;
-    }
+    show(w);
     w->files = NULL;
     w->seen.seconds = clock_now() - start;
     *out = &w->seen;

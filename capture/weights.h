@@ -20,7 +20,8 @@
 #include "kvt/ctx.h"
 
 /* Vectors are f32, 64-byte aligned; all of it is owned by the kvt_weights. NULL: the
- * architecture has none. */
+ * architecture has none. With header_only no vector and no data is there, but matrices have
+ * their types and shapes. */
 typedef struct kvt_weights_layer {
     const float *attn_norm, *ffn_norm;           /* [E] in front */
     const float *post_attn_norm, *post_ffn_norm; /* [E] behind (gemma3), or NULL */
@@ -36,7 +37,7 @@ typedef struct kvt_weights_layer {
 typedef struct kvt_weights {
     kvt_geometry geometry;
     const arch *arch;
-    kvt_weights_layer *layer; /* [n_layer]; NULL with header_only; so is what comes next */
+    kvt_weights_layer *layer; /* [n_layer] */
     kvt_matrix embed;         /* [V E] */
     const float *out_norm;    /* [E] */
     kvt_matrix lm_head;       /* [V E]; equals embed where the model is tied */

@@ -143,7 +143,9 @@ static void weights_are_those_of_the_file(void **state)
                 o.n_layer * (2 * e + 2 * e * q + 2 * e * k + 3 * e * o.n_ff);
     assert_int_equal(w->n_weight, n);
     assert_true(w->bytes >= 4 * n && w->bytes < 4 * n + 64 * 64);
-    assert_true(plan->bytes == w->bytes && plan->n_weight == n && plan->layer == NULL);
+    assert_true(plan->bytes == w->bytes && plan->n_weight == n);
+    assert_int_equal(plan->layer[0].down.type, w->layer[0].down.type);
+    assert_true(!plan->layer[0].down.data && !plan->layer[0].attn_norm && !plan->embed.data);
     assert_true(plan->embed.data == NULL && plan->file_bytes == w->file_bytes);
     assert_string_equal(plan->types, w->types);
     assert_string_equal(plan->digest, "");
@@ -179,7 +181,9 @@ static void types_are_those_of_the_file(void **state)
     CHECK_OK(load_gguf(&plan, t.g, &(kvt_weights_options){.header_only = true}, NULL, &err),
              &err);
     assert_string_equal(seen[0], seen[1]);
-    assert_true(plan->bytes == w[0]->bytes && plan->layer == NULL);
+    assert_true(plan->bytes == w[0]->bytes);
+    assert_int_equal(plan->layer[0].wq.type, w[0]->layer[0].wq.type);
+    assert_null(plan->layer[0].wq.data);
     assert_true(w[0]->bytes >= w[0]->file_bytes && w[0]->bytes < w[0]->file_bytes + 64 * 64);
     const kvt_matrix *m[] = {&w[0]->embed, &w[0]->lm_head, &w[0]->layer[0].wq,
                              &w[0]->layer[1].wk, &w[0]->layer[1].down};

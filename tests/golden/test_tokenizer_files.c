@@ -41,7 +41,7 @@ static uint64_t add_string(tokenizer *t, int i, uint64_t fnv)
             fail_msg("string %d: token %lld (id %d) is not its bytes of the text", i,
                      (long long)k, (int)list.id[k]);
     }
-    assert_int_equal(list.n ? list.offset[list.n] : 0, (int64_t)list.text.n);
+    assert_int_equal(list.n ? list.offset[list.n] : list.carry, (int64_t)list.text.n);
     token_list_fini(&list);
     return golden_add(fnv, -1);
 }

@@ -96,13 +96,13 @@ void device_weights_plan(device_weights *out, const kvt_weights *host, bool has_
 {
     const kvt_geometry *g = &host->geometry;
     bool gemma = host->arch && host->arch->gelu, f32, bf16;
-    double each = host->n_weight ? (double)host->bytes / (double)host->n_weight : 4;
     *out = (device_weights){.geometry = g, .gelu = gemma};
-    f32 = host->layer ? has_type(host, QUANT_F32) : each > 3;
-    bf16 = gemma || (host->layer && has_type(host, QUANT_BF16));
+    f32 = has_type(host, QUANT_F32);
+    bf16 = gemma || has_type(host, QUANT_BF16);
     out->type = f32 || (bf16 && !has_bf16) ? DEV_F32 : bf16 ? DEV_BF16 : DEV_F16;
-    if (host->layer) {
-        out->widest = widest_of(host, out->type);
+    out->widest = widest_of(host, out->type);
+    out->bytes = host->bytes;
+    if (host->embed.data) { /* else the header alone was read */
         load count = {0};
         kvt_weights_layer unused;
         for (int64_t l = 0; l < g->n_layer; l++)
@@ -110,11 +110,6 @@ void device_weights_plan(device_weights *out, const kvt_weights *host, bool has_
         device_weights rest;
         place_rest(&count, &rest, host);
         out->bytes = count.used;
-    } else {
-        int64_t hd = g->n_head * g->head_dim, most = g->n_ff > hd ? g->n_ff : hd;
-        bool same = each > (double)dev_type_size(out->type) * 0.95;
-        out->widest = same ? 0 : most * g->n_hidden;
-        out->bytes = host->bytes;
     }
 }
 

@@ -39,7 +39,7 @@ KVT_CHECKED kvt_code device_weights_new(device_weights **out, kvt_device *d,
 void device_weights_free(device_weights *w); /* NULL is fine */
 
 /* Without a device, for --plan: everything but pointers. From weights of which only the header
- * was read, types are guessed from the bytes a weight. */
+ * was read, too. */
 void device_weights_plan(device_weights *out, const kvt_weights *host, bool has_bf16);
 
 static inline int device_quant(dev_type t)

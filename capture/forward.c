@@ -32,7 +32,7 @@ static bool has_local(const kvt_geometry *g)
 static int64_t decoded_most(const kvt_weights *w)
 {
     int64_t sum = 0;
-    for (int64_t l = 0; w->layer && l < w->geometry.n_layer; l++) {
+    for (int64_t l = 0; l < w->geometry.n_layer; l++) {
         const kvt_weights_layer *y = &w->layer[l];
         const kvt_matrix *in[] = {&y->wq, &y->wk, &y->wv};
         const kvt_matrix *out[] = {&y->wo, &y->gate, &y->up, &y->down};

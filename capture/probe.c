@@ -46,7 +46,7 @@ static bool take_out(probe_out *o, const probe_state *s)
 static int64_t decoded_most(const kvt_weights *w, int64_t cap, bool one_by_one)
 {
     int64_t most = 0;
-    for (int64_t l = 0; w->layer && !one_by_one && cap > 1 && l < w->geometry.n_layer; l++) {
+    for (int64_t l = 0; !one_by_one && cap > 1 && l < w->geometry.n_layer; l++) {
         const kvt_weights_layer *y = &w->layer[l];
         const kvt_matrix *all[] = {&y->wq, &y->wk, &y->wv, &y->wo, &y->gate, &y->up, &y->down};
         for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

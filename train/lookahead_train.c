@@ -51,7 +51,7 @@ static kvt_code check_weights(const kvt_weights *w, kvt_err *err)
         return kvt_fail(err, KVT_FORMAT,
                         "training with architecture %s is not supported: it has %s", a->name,
                         lacks);
-    for (int64_t l = 0; w->layer && l < w->geometry.n_layer; l++) {
+    for (int64_t l = 0; l < w->geometry.n_layer; l++) {
         const kvt_weights_layer *y = &w->layer[l];
         const kvt_matrix *m[] = {&y->wq, &y->wk, &y->wv, &y->wo, &y->gate, &y->up, &y->down};
         for (size_t i = 0; i < sizeof m / sizeof m[0]; i++)

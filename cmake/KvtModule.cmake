@@ -45,6 +45,8 @@ function(kvt_link target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include
                                                ${PROJECT_BINARY_DIR}/generated)
   target_link_libraries(${target} PRIVATE kvt_flags m)
+  # Kernels that nvcc compiled need neither its linker nor the C++ library.
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE C)
 endfunction()
 
 # kvt_test(test_size LABEL unit MODULES base SOURCES test_size.c [LIBRARIES vterm] [ARGS ...]):

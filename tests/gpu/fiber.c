@@ -126,12 +126,31 @@ void fiber_make(fiber *f, char *stack, void (*entry)(void))
     set_up(f, entry);
 }
 
+#ifdef SHIM_TSAN
+enum { KEPT = 4096 }; /* of the 8128 that it can have */
+static void *kept[KEPT];
+static int64_t n_kept;
+#endif
+
 void fiber_forget(fiber *f)
 {
 #ifdef SHIM_TSAN
-    __tsan_destroy_fiber(f->tsan);
+    void **at = &kept[n_kept % KEPT];
+    if (n_kept >= KEPT)
+        __tsan_destroy_fiber(*at);
+    *at = f->tsan;
+    n_kept++;
 #endif
     f->tsan = NULL;
+}
+
+void fiber_forget_all(void)
+{
+#ifdef SHIM_TSAN
+    for (int64_t i = 0; i < n_kept && i < KEPT; i++)
+        __tsan_destroy_fiber(kept[i]);
+    n_kept = 0;
+#endif
 }
 
 void fiber_home(fiber *home)

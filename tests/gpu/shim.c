@@ -257,7 +257,7 @@ static bool warp_goes(block *b, int first)
         const lane *l = &b->lanes[i];
         if (l->state == DONE)
             continue;
-        if (l->state == AT_BARRIER || (one && !same_place(one, l)))
+        if (l->state == READY || l->state == AT_BARRIER || (one && !same_place(one, l)))
             return false;
         one = l;
     }
@@ -279,6 +279,8 @@ static bool release(block *b)
     bool gone = false;
     for (int first = 0; first < b->n; first += WARP)
         gone = warp_goes(b, first) || gone;
+    for (int i = 0; i < b->n && !gone; i++)
+        gone = b->lanes[i].state == READY;
     if (gone || b->failed)
         return !b->failed;
     const lane *one = NULL, *other = NULL;
@@ -300,6 +302,21 @@ static bool release(block *b)
     return true;
 }
 
+static void pass(block *b)
+{
+    int warp = -1;
+    for (int i = 0; i < b->n; i++) {
+        lane *l = &b->lanes[b->order[i]];
+        if (l->state != READY || (warp >= 0 && warp != b->order[i] / WARP))
+            continue;
+        if (order != SHIM_RANDOM)
+            warp = b->order[i] / WARP;
+        b->now = l;
+        shim_here = &l->place;
+        fiber_enter(&b->home, &l->fiber);
+    }
+}
+
 static void run_block(block *b, shim_dim at, const shim_place *place, uint64_t random)
 {
     b->failed = false;
@@ -319,14 +336,7 @@ static void run_block(block *b, shim_dim at, const shim_place *place, uint64_t r
     }
     do {
         permute(b, &random);
-        for (int i = 0; i < b->n; i++) {
-            lane *l = &b->lanes[b->order[i]];
-            if (l->state != READY)
-                continue;
-            b->now = l;
-            shim_here = &l->place;
-            fiber_enter(&b->home, &l->fiber);
-        }
+        pass(b);
     } while (release(b));
     for (int i = 0; i < b->n; i++)
         fiber_forget(&b->lanes[i].fiber);
@@ -428,6 +438,7 @@ static void run(launch *s)
     for (int64_t i = 0; s->kept && i < n_block; i++)
         free(s->kept[i]);
     free(s->kept);
+    fiber_forget_all();
 }
 
 kvt_code shim_launch(kvt_device *d, const char *name, void (*kernel)(const void *),

@@ -14,7 +14,9 @@ DEVICE_FN float head_factor(const float *x, int64_t n, float eps, int lane)
     float sum = 0;
     for (int64_t i = lane; i < n; i += WARP)
         sum += x[i] * x[i];
-    return 1.0f / sqrtf(warp_sum(sum) / (float)n + eps);
+    sum = warp_sum(sum);
+    WARP_BARRIER(); /* all have read what is written in place from here on */
+    return 1.0f / sqrtf(sum / (float)n + eps);
 }
 
 KERNEL(rope_kernel, dev_rope_args)

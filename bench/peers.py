@@ -7,6 +7,7 @@ The same rendered prompt of about 2,048 tokens and 64 generated ones go to `kvt 
 transformers (prefill and decode with sdpa; the usual dump of eager attention; a careful dump), to
 a SnapKV replay in vectorised numpy and to the kvpress harness. The scripts of those come from the
 folder --peers (default: $KVT_PEERS, or shared/bench beside the checkout), and run with --python.
+llama.cpp (llama-cpp-python of the Python --llama) decodes the same file on the same threads.
 What is missing is said, its rows are left out, and the rest goes on: kvt itself needs no Python.
 
 In each round everything runs once, one after the other, and a ratio (above 1: kvt is better) is
@@ -45,11 +46,31 @@ with h5py.File(sys.argv[1]) as f:
 """
 LOADED = "import sys; sys.path.insert(0, sys.argv[2]); import common; " \
          "common.load(sys.argv[1], 'sdpa'); common.out(tool='loaded')"
+# The prompt, then its own tokens once more, one at a time: what is decoded changes no speed.
+LLAMA = """
+import json, sys, time
+import llama_cpp
+model, prompt, threads, new = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+text = open(prompt, "rb").read()
+m = llama_cpp.Llama(model, n_ctx=len(text) + new, n_threads=threads, n_threads_batch=threads,
+                    n_gpu_layers=0, verbose=False)
+ids = m.tokenize(text, add_bos=False, special=True)
+def timed(what, steps):
+    begin, cpu = time.perf_counter(), time.process_time()
+    for step in steps:
+        m.eval(step)
+    print(json.dumps({"what": what, "tokens": len(ids), "median_s": time.perf_counter() - begin,
+                      "cpu_s": time.process_time() - cpu, "version": llama_cpp.__version__}))
+timed("prefill", [ids])
+timed("decode", [[i] for i in ids[:new]])
+"""
 
 # key, what, side of kvt, side of the peer, factor on the peer, goal (ratio at least)
 ROWS = [
     ("prefill", "prefill, against sdpa", "prefill", "sdpa prefill", 1, 1.2),
     ("decode", "decode, against sdpa", "decode", "sdpa decode", 1, None),
+    ("llama", "decode of the file's own weights, against llama.cpp", "decode", "llama decode", 1,
+     1),
     ("eager_s", "capture, against the eager dump", "capture", "eager dump", 1, 5),
     ("eager_mem", "memory, against the eager dump", "capture MiB", "eager dump MiB", 1, 10),
     ("smart_s", "capture, against the careful dump", "capture", "careful dump", 1, 1.7),
@@ -96,6 +117,7 @@ class Bench:
         self.trace, self.dump = self.folder / "kvt.h5", self.folder / "dump.h5"
         self.prompt, self.rendered = self.folder / "prompt.txt", self.folder / "rendered.txt"
         self.load_cpu = self.loaded_cpu = 0
+        self.llama_version = None
         self.same = None    # largest difference between kvt's and numpy's results
 
     def put(self, side, x, cpu=None):
@@ -187,13 +209,32 @@ class Bench:
             self.missing[what] = str(why)
             return [], 0
 
-    def prepare_peers(self):
+    def render(self):
         try:
             text = run([self.args.python, "-c", RENDERED, self.trace], text=False)[0]
             self.rendered.write_bytes(text)
         except (Failed, OSError) as why:
             self.missing["peers"] = f"the rendered prompt cannot be read: {why}"
-            return False
+        return "peers" not in self.missing
+
+    def llama(self):
+        """llama.cpp by its Python binding, on the model's own file."""
+        if "llama.cpp" in self.missing:
+            return
+        try:
+            if not self.args.llama:
+                raise Failed("no --llama PYTHON was given")
+            out, _, _ = run([self.args.llama, "-c", LLAMA, self.args.model, self.rendered,
+                             self.args.threads, self.n_new], self.env)
+        except (Failed, OSError) as why:
+            self.missing["llama.cpp"] = str(why)
+            return
+        for line in map(json.loads, out.splitlines()):
+            self.check_tokens(line)
+            self.llama_version = line["version"]
+            self.put("llama " + line["what"], line["median_s"], line["cpu_s"])
+
+    def prepare_peers(self):
         if not self.args.hf:
             self.args.hf = self.folder / "hf"
             self.peer("peers", "convert.py", self.args.model, self.args.hf)
@@ -272,14 +313,17 @@ class Bench:
     def run(self):
         self.write_prompt()
         kernels = list(self.kernels())
-        ready = None
+        ready, rendered = None, False
         for i in range(self.args.rounds):
             print(f"peers.py: round {i + 1} of {self.args.rounds}", file=sys.stderr)
             for suffix, env in reversed(kernels):  # the environment's own last: its trace stays
                 self.capture_all(suffix, env)
             self.replay()
             if ready is None:
-                ready = self.prepare_peers()
+                rendered = self.render()
+                ready = rendered and self.prepare_peers()
+            if rendered:
+                self.llama()
             if ready:
                 self.peers()
 
@@ -320,6 +364,8 @@ def facts(bench, load):
         ask = "import torch, transformers, numpy; print('torch', torch.__version__, " \
               "'transformers', transformers.__version__, 'numpy', numpy.__version__)"
         yield "peers", run([bench.args.python, "-c", ask])[0].strip()
+    if bench.llama_version:
+        yield "llama.cpp", f"llama-cpp-python {bench.llama_version}"
     yield "prompt", f"{bench.n_prompt} tokens, {bench.n_new} generated, {bench.args.rounds} rounds"
     yield "plan", f"planned / peak memory {statistics.median(bench.value['planned / peak']):.3f}"
     if bench.same:
@@ -337,7 +383,7 @@ def number(x):
 
 def show(bench, rows, load):
     for name, text in facts(bench, load):
-        print(f"{name:9}{text}")
+        print(f"{name:10}{text}")
     if not rows:
         return
     width = max(len(r[1]) for r in rows)
@@ -356,6 +402,7 @@ def main():
     p.add_argument("--peers", default=os.environ.get("KVT_PEERS", str(ROOT.parent / "shared/bench")),
                    help="folder of the other tools' scripts")
     p.add_argument("--python", default="python3", help="a Python that has what they need")
+    p.add_argument("--llama", help="a Python that has llama-cpp-python")
     p.add_argument("--hf", help="the model as a folder of f32 safetensors; else it is converted")
     p.add_argument("--coretype", action="append", default=[],
                    help="OpenBLAS kernel to try beside the environment's (may be repeated)")

@@ -47,7 +47,7 @@ static kvt_code parse(choice *out, int *index, const char *device, kvt_err *err)
 static kvt_code open_device(kvt_backend *b, choice what, int index, const char *device,
                             const kvt_ctx *ctx, kvt_err *err)
 {
-    if (what == CPU || (what == AUTO && !device_cuda_built()))
+    if (what == CPU)
         return KVT_OK;
     kvt_code code = device_open_cuda(&b->device, index, ctx, err);
     if (code == KVT_DEVICE && what == AUTO) {

@@ -13,3 +13,7 @@ kvt_kernel_test(test_kernels_logits)
 kvt_kernel_test(test_kernels_record)
 kvt_kernel_test(test_kernels_rows)
 kvt_kernel_test(test_kernels_values)
+
+# The definitions themselves.
+kvt_test(test_device_host LABEL unit MODULES capture SOURCES test_device_host.c)
+target_link_libraries(test_device_host PRIVATE kvt_dep_openmp)

@@ -120,6 +120,16 @@ int32_t tokenizer_find_special(const tokenizer *t, const char *text)
     return fixed_find(t->fixed, text, strlen(text));
 }
 
+/* Written with U+2581, which no text has once spaces are such: merges make it. */
+static bool is_merged(token_text text)
+{
+    static const char mark[] = "\xe2\x96\x81";
+    for (size_t at = 0; text.n >= 3 && at <= text.n - 3; at++)
+        if (memcmp(text.data + at, mark, 3) == 0)
+            return true;
+    return false;
+}
+
 static kvt_code add_types(tokenizer *t, const tokenizer_source *s, kvt_err *err)
 {
     t->n_token = s->n_token;
@@ -132,6 +142,9 @@ static kvt_code add_types(tokenizer *t, const tokenizer_source *s, kvt_err *err)
         if (type < TOKEN_NORMAL || type > TOKEN_BYTE)
             return kvt_fail(err, KVT_FORMAT, "token_type: token %lld: expected 1 to 6, got %d",
                             (long long)i, (int)type);
+        if (type == TOKEN_USER && t->kind->script == VOCAB_SPACES && s->token[i].data &&
+            is_merged(s->token[i]))
+            type = TOKEN_NORMAL;
         t->type[i] = (uint8_t)type;
     }
     return KVT_OK;

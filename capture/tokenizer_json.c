@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-static const char SPACE[] = "\xe2\x96\x81"; /* U+2581 */
-
 static const char *shown(char out[64], const char *text, size_t n)
 {
     return text_safe_cut(out, 64, (const uint8_t *)text, n, 40, true);
@@ -68,15 +66,13 @@ static kvt_code flag(bool *out, const json_t *object, const char *key, kvt_err *
     return KVT_OK;
 }
 
-/* A token that is cut out of the text. One that is written with U+2581 and looked for before
- * spaces become that never is: merges make it. */
-static kvt_code add_added(tokenizer_parts *p, const json_t *one, const tokenizer_shape *shape,
-                          kvt_err *err)
+/* A token that is cut out of the text. */
+static kvt_code add_added(tokenizer_parts *p, const json_t *one, kvt_err *err)
 {
     static const char *const never[] = {"single_word", "lstrip", "rstrip", NULL};
     const json_t *content = json_object_get(one, "content");
     const json_t *id = json_object_get(one, "id");
-    bool special, normalized, on;
+    bool special, on;
     char a[64];
     if (!json_is_integer(id) || !json_is_string(content))
         return kvt_fail(err, KVT_FORMAT, "expected an object with id and content");
@@ -88,15 +84,13 @@ static kvt_code add_added(tokenizer_parts *p, const json_t *one, const tokenizer
         else if (on)
             return kvt_fail(err, KVT_FORMAT, "'%s': %s: expected false", shown(a, text, n),
                             never[k]);
-    if (flag(&special, one, "special", err) || flag(&normalized, one, "normalized", err))
+    if (flag(&special, one, "special", err))
         return err->code;
-    bool merged = !shape->byte_level && !normalized && strstr(text, SPACE);
-    int32_t type = special ? TOKEN_CONTROL : merged ? TOKEN_NORMAL : TOKEN_USER;
+    int32_t type = special ? TOKEN_CONTROL : TOKEN_USER;
     return put(p, json_integer_value(id), text, n, type, true, err);
 }
 
-static kvt_code add_tokens(tokenizer_parts *p, const json_t *root, const tokenizer_shape *shape,
-                           bool bytes, kvt_err *err)
+static kvt_code add_tokens(tokenizer_parts *p, const json_t *root, bool bytes, kvt_err *err)
 {
     json_t *list = json_object_get(json_object_get(root, "model"), "vocab");
     const json_t *added = json_object_get(root, "added_tokens");
@@ -113,7 +107,7 @@ static kvt_code add_tokens(tokenizer_parts *p, const json_t *root, const tokeniz
     if (add_vocabulary(p, list, bytes, err))
         return err->code;
     for (size_t i = 0; i < json_array_size(added); i++)
-        if (add_added(p, json_array_get(added, i), shape, err))
+        if (add_added(p, json_array_get(added, i), err))
             return kvt_within(err, "added_tokens[%zu]", i);
     while (p->n_token > 0 && !p->token[p->n_token - 1].data)
         p->n_token--; /* added tokens that the vocabulary has, too */
@@ -181,8 +175,7 @@ static kvt_code read_model(tokenizer_parts *p, const json_t *root, const tokeniz
         flag(&p->fuse_unk, model, "fuse_unk", err) ||
         flag(&p->ignore_merges, model, "ignore_merges", err))
         return kvt_within(err, "model");
-    if (add_tokens(p, root, shape, bytes && !shape->byte_level, err) ||
-        add_merges(p, model, err))
+    if (add_tokens(p, root, bytes && !shape->byte_level, err) || add_merges(p, model, err))
         return err->code;
     p->unk = -1;
     if (json_is_string(unk) && (p->unk = tokenizer_json_id(root, json_string_value(unk))) < 0)

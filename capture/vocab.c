@@ -147,7 +147,7 @@ static kvt_code add_bytes(vocab *v, int32_t i, token_text token, vocab_sort sort
         n = vocab_read(v->script, to, token);
         *found = n >= 0;
     } else if (sort == VOCAB_PLAIN && v->script == VOCAB_SPACES) {
-        n = read_spaces(to, token);
+        *found = !token.n || !memchr(token.data, ' ', token.n);
     }
     if (n < 0) {
         n = (int64_t)token.n;

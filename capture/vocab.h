@@ -27,7 +27,7 @@ typedef enum vocab_script {
 /* What a token of the file is. */
 typedef enum vocab_sort {
     VOCAB_WRITTEN, /* in the script */
-    VOCAB_PLAIN,   /* text as it is; U+2581 still is a space where the script says so */
+    VOCAB_PLAIN,   /* text as it is; found, but for one with a space where U+2581 is that */
     VOCAB_HIDDEN,  /* text as it is, that is never found */
     VOCAB_BYTE     /* "<0x0A>": one byte, found by vocab_byte() only */
 } vocab_sort;

@@ -6,38 +6,20 @@
  * index, whatever stands above them. Unless `fused`, the values and their rounding are those of
  * quant.c; fused, d q + m is rounded once.
  *
- * Work goes by spans of 256 weights, whose scales are unpacked together and stay in memory: to
- * broadcast from there takes a load, but from a register one of the few permutations that a
- * cycle has room for. A span is one block of 256 weights or eight blocks of 32 (fewer at the
- * end of a row). A block of 32 is decoded as two vectors, one of 256 in four parts of four;
+ * A block of 32 is decoded as two vectors, one of 256 in four parts of four;
  * vector k of part p holds the 16 weights from strided (Q2_K, Q3_K, Q6_K)   128 (p / 2) + 16 (p
  * % 2) + 32 k in line (Q4_K, Q5_K)         64 p + 16 k */
 #ifndef COMPUTE_CPU_BLOCKS512_H
 #define COMPUTE_CPU_BLOCKS512_H
 
-#include "compute/cpu/quant_priv.h"
-#include "compute/simd.h"
-
-#include <immintrin.h>
-#include <string.h>
+#include "compute/cpu/block_scales.h"
 
 /* Inlined into the loops that call them by pointer, at every level of optimisation. */
 #define INLINE512 SIMD_AVX512 static inline __attribute__((always_inline))
 
-/* What was stored is taken to be changed, so that it is read from memory. */
-#define IN_MEMORY(object) __asm__("" : "+m"(object))
+enum { SPAN_PARTS = 4 };
 
-enum { SPAN = 256, SPAN_BLOCKS = 8, SPAN_PARTS = 4 };
-
-/* Of each 16 weights of a block of 256, of each 32 of it or of each block of 32: a scale, or a
- * scale and what is added, in turn. */
-typedef struct span_scales {
-    float d[32];
-} span_scales;
-
-typedef void halves_fn(span_scales *s, const uint8_t *b, int n_byte, int n);
 typedef void block_fn(__m512 v[2], const uint8_t *b, const float *d, bool fused);
-typedef void scales_fn(span_scales *s, const uint8_t *b);
 typedef void part_fn(__m512 v[4], const uint8_t *b, const span_scales *s, int p, bool fused);
 typedef int place_fn(int p, int k);
 typedef __m512 widen_fn(__m256i h);
@@ -98,22 +80,6 @@ INLINE512 __m512i turned(__m512i z, int right)
     return _mm512_rorv_epi32(z, _mm512_set1_epi32(right & 31));
 }
 
-/* The half at b, sixteen times. */
-INLINE512 __m512 half_at(const uint8_t *b)
-{
-    int16_t h;
-    memcpy(&h, b, sizeof h);
-    return _mm512_cvtph_ps(_mm256_set1_epi16(h));
-}
-
-/* The half at b and the negated one behind it, in turn. */
-INLINE512 __m512 scale_and_minus_min(const uint8_t *b)
-{
-    uint32_t h;
-    memcpy(&h, b, sizeof h);
-    return _mm512_cvtph_ps(_mm256_set1_epi32((int32_t)(h ^ 0x80000000u)));
-}
-
 /* table d[0] + d[1] */
 INLINE512 __m512 plus(__m512 table, const float d[2], bool fused)
 {
@@ -129,48 +95,6 @@ INLINE512 __m512 times(__m512 table, float d)
 
 /* ---- 32 weights ----------------------------------------------------------------------------
  */
-
-/* Block i of n, or the last one: a register is filled whole. */
-INLINE512 const uint8_t *block_at(const uint8_t *b, int n_byte, int n, int i)
-{
-    return b + (i < n ? i : n - 1) * n_byte;
-}
-
-/* Two bytes of each of two blocks. */
-INLINE512 int32_t two_of_two(const uint8_t *b, int n_byte, int n, int i)
-{
-    uint16_t low, high;
-    memcpy(&low, block_at(b, n_byte, n, i), sizeof low);
-    memcpy(&high, block_at(b, n_byte, n, i + 1), sizeof high);
-    return (int32_t)(low | (uint32_t)high << 16);
-}
-
-/* Four bytes of each of four blocks. */
-INLINE512 __m128i four_of_four(const uint8_t *b, int n_byte, int n, int i)
-{
-    int32_t w[4];
-    for (int e = 0; e < 4; e++)
-        memcpy(&w[e], block_at(b, n_byte, n, i + e), sizeof *w);
-    __m128i q = _mm_insert_epi32(_mm_cvtsi32_si128(w[0]), w[1], 1);
-    return _mm_insert_epi32(_mm_insert_epi32(q, w[2], 2), w[3], 3);
-}
-
-/* The half that each block begins with. */
-INLINE512 void one_half(span_scales *s, const uint8_t *b, int n_byte, int n)
-{
-    __m128i h = _mm_setr_epi32(two_of_two(b, n_byte, n, 0), two_of_two(b, n_byte, n, 2),
-                               two_of_two(b, n_byte, n, 4), two_of_two(b, n_byte, n, 6));
-    _mm256_storeu_ps(s->d, _mm256_cvtph_ps(h));
-    IN_MEMORY(*s);
-}
-
-/* The two halves that each block begins with. */
-INLINE512 void two_halves(span_scales *s, const uint8_t *b, int n_byte, int n)
-{
-    __m256i h = _mm256_setr_m128i(four_of_four(b, n_byte, n, 0), four_of_four(b, n_byte, n, 4));
-    _mm512_storeu_ps(s->d, _mm512_cvtph_ps(h));
-    IN_MEMORY(*s);
-}
 
 INLINE512 void nibbles_of(__m512 v[2], const uint8_t *q, __m512 table)
 {
@@ -238,20 +162,6 @@ INLINE512 void block_q8_0(__m512 v[2], const uint8_t *b, const float *d, bool fu
 /* ---- 256 weights ---------------------------------------------------------------------------
  */
 
-/* Scale and minimum of 16 weights each, in turn. */
-INLINE512 void scales_q2_k(span_scales *s, const uint8_t *b)
-{
-    __m128i z = _mm_loadu_si128((const __m128i *)(const void *)b);
-    __m128i scale = _mm_and_si128(z, _mm_set1_epi8(15));
-    __m128i min = _mm_and_si128(_mm_srli_epi16(z, 4), _mm_set1_epi8(15));
-    __m512 d = scale_and_minus_min(b + 80);
-    __m512 q = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_unpacklo_epi8(scale, min)));
-    _mm512_storeu_ps(s->d, _mm512_mul_ps(d, q));
-    q = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_unpackhi_epi8(scale, min)));
-    _mm512_storeu_ps(s->d + 16, _mm512_mul_ps(d, q));
-    IN_MEMORY(*s);
-}
-
 INLINE512 void part_q2_k(__m512 v[4], const uint8_t *b, const span_scales *s, int p, bool fused)
 {
     const __m512 table = count_again(4, 1, 0);
@@ -261,22 +171,6 @@ INLINE512 void part_q2_k(__m512 v[4], const uint8_t *b, const span_scales *s, in
     v[1] = look(_mm512_srli_epi32(z, 2), plus(table, d + 4, fused));
     v[2] = look(_mm512_srli_epi32(z, 4), plus(table, d + 8, fused));
     v[3] = look(_mm512_srli_epi32(z, 6), plus(table, d + 12, fused));
-}
-
-/* Four bits of each scale in eight bytes, the two above them in four: quant.c's q3_k_scale. */
-INLINE512 void scales_q3_k(span_scales *s, const uint8_t *b)
-{
-    int64_t low;
-    int32_t high;
-    memcpy(&low, b + 96, sizeof low);
-    memcpy(&high, b + 104, sizeof high);
-    __m128i l = _mm_and_si128(_mm_set_epi64x(low >> 4, low), _mm_set1_epi8(15));
-    __m128i h = _mm_srlv_epi32(_mm_set1_epi32(high), _mm_setr_epi32(0, 2, 4, 6));
-    h = _mm_slli_epi16(_mm_and_si128(h, _mm_set1_epi8(3)), 4);
-    __m128i q = _mm_sub_epi8(_mm_or_si128(l, h), _mm_set1_epi8(32));
-    __m512 scale = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(q));
-    _mm512_storeu_ps(s->d, _mm512_mul_ps(half_at(b + 108), scale));
-    IN_MEMORY(*s);
 }
 
 /* The third bit is brought above the two of `pair`, which sixteen entries hold twice. */
@@ -296,21 +190,6 @@ INLINE512 void part_q3_k(__m512 v[4], const uint8_t *b, const span_scales *s, in
     v[1] = three_bits(_mm512_srli_epi32(z, 2), third, bit + 1, d[2]);
     v[2] = three_bits(_mm512_srli_epi32(z, 4), third, bit + 2, d[4]);
     v[3] = three_bits(_mm512_srli_epi32(z, 6), third, bit + 3, d[6]);
-}
-
-/* Scale and minimum of 32 weights each, in turn: quant_scale_min(), four pairs at a time. */
-INLINE512 void scales_with_min(span_scales *s, const uint8_t *b)
-{
-    uint32_t w[3];
-    memcpy(w, b + 4, sizeof w);
-    uint64_t d = w[0] & 0x3f3f3f3fu, m = w[1] & 0x3f3f3f3fu;
-    d |= (uint64_t)((w[2] & 0x0f0f0f0fu) | (w[0] >> 2 & 0x30303030u)) << 32;
-    m |= (uint64_t)((w[2] >> 4 & 0x0f0f0f0fu) | (w[1] >> 2 & 0x30303030u)) << 32;
-    __m128i pairs =
-        _mm_unpacklo_epi8(_mm_cvtsi64_si128((int64_t)d), _mm_cvtsi64_si128((int64_t)m));
-    __m512 q = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(pairs));
-    _mm512_storeu_ps(s->d, _mm512_mul_ps(scale_and_minus_min(b), q));
-    IN_MEMORY(*s);
 }
 
 INLINE512 void part_q4_k(__m512 v[4], const uint8_t *b, const span_scales *s, int p, bool fused)
@@ -338,12 +217,6 @@ INLINE512 void part_q5_k(__m512 v[4], const uint8_t *b, const span_scales *s, in
     z1 = _mm512_srli_epi32(z1, 4);
     v[2] = look32(bits_of(z0, turned(f0, 2 * p - 3), 15), low, high);
     v[3] = look32(bits_of(z1, turned(f1, 2 * p - 3), 15), low, high);
-}
-
-INLINE512 void scales_q6_k(span_scales *s, const uint8_t *b)
-{
-    _mm512_storeu_ps(s->d, _mm512_mul_ps(half_at(b + 208), signed_bytes(b + 192)));
-    IN_MEMORY(*s);
 }
 
 /* q - 32 is an exact sum of what the nibble and the pair stand for. */

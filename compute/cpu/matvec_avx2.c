@@ -1,9 +1,5 @@
-/* matvec_avx2.c - blocks times a vector for processors with AVX2 and FMA.
- *
- * Four rows at a time, so that x is loaded once for all of them, each with one sum of 8 lanes:
- * s += d (q . x) + m (sum of x), a scale's weights at a time (blocks256.h). Where fewer than
- * four rows are left the last one is computed again in their places: every row goes the same
- * way. */
+/* matvec_avx2.c - blocks times a vector for processors with AVX2 and FMA: weights are decoded
+ * in registers (blocks256.h), one row behind the other, as they lie in memory. */
 #include "compute/backend.h"
 #include "compute/cpu/matvec_priv.h"
 #include "compute/simd.h"
@@ -14,7 +10,20 @@
 
 #define INLINE_FMA SIMD_AVX2 static inline __attribute__((always_inline))
 
-enum { ROWS = 4 };
+enum {
+    ROWS = 4,    /* whose sums are added up together */
+    AHEAD = 2048 /* bytes that are fetched early: the hardware alone is too late by half */
+};
+
+/* A row's sum in 8 lanes, still apart. */
+typedef __m256 row_fn(const uint8_t *b, const float *x, int64_t n_col);
+
+INLINE_FMA void fetch(const uint8_t *b, int n_byte)
+{
+#pragma GCC unroll 8
+    for (int i = 0; i < n_byte; i += 64)
+        _mm_prefetch((const char *)b + AHEAD + i, _MM_HINT_T0);
+}
 
 /* The sums of four vectors, each in the same order. */
 INLINE_FMA void put(float *y, const __m256 s[ROWS], int64_t n)
@@ -23,81 +32,71 @@ INLINE_FMA void put(float *y, const __m256 s[ROWS], int64_t n)
     a = _mm256_hadd_ps(a, b);
     float t[ROWS];
     _mm_storeu_ps(t, _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1)));
-#pragma GCC unroll 4
-    for (int64_t r = 0; r < ROWS && r < n; r++)
-        y[r] = t[r];
+    memcpy(y, t, (size_t)n * sizeof *y);
 }
 
-/* Where the four rows from row i on begin; behind row n the last one stands. */
-INLINE_FMA void begin(const uint8_t *b[ROWS], __m256 s[ROWS], const matvec_in *in, int64_t i)
-{
-#pragma GCC unroll 4
-    for (int64_t r = 0; r < ROWS; r++) {
-        b[r] = in->rows + (i + r < in->n ? i + r : in->n - 1) * in->row_bytes;
-        s[r] = _mm256_setzero_ps();
-    }
-}
-
-/* 32 weights of a row. xs: x [0] + x [1] and x [2] + x [3]. */
-INLINE_FMA __m256 add_part(__m256 s, const block_part *o, const __m256 x[4], const __m256 xs[2],
-                           bool two, bool min)
-{
-    __m256 v[4];
-    floats_of(v, o->q);
-    __m256 t = _mm256_fmadd_ps(v[1], x[1], _mm256_mul_ps(v[0], x[0]));
-    if (two) {
-        s = _mm256_fmadd_ps(t, _mm256_set1_ps(o->d[0]), s);
-        t = _mm256_mul_ps(v[2], x[2]);
-    } else {
-        t = _mm256_fmadd_ps(v[2], x[2], t);
-    }
-    t = _mm256_fmadd_ps(v[3], x[3], t);
-    s = _mm256_fmadd_ps(t, _mm256_set1_ps(o->d[1]), s);
-    if (min && two)
-        s = _mm256_fmadd_ps(xs[1], _mm256_set1_ps(o->m[1]), s);
-    if (min)
-        s = _mm256_fmadd_ps(xs[0], _mm256_set1_ps(o->m[0]), s);
-    return s;
-}
-
-INLINE_FMA void product(float *y, const matvec_in *in, int n_byte, int n_weight, bool two,
-                        bool min, block_part_fn *part)
+INLINE_FMA void rows(float *y, const matvec_in *in, row_fn *row)
 {
     for (int64_t i = 0; i < in->n; i += ROWS) {
-        const uint8_t *b[ROWS];
-        __m256 s[ROWS], x[4], xs[2];
-        begin(b, s, in, i);
-        for (int64_t k = 0; k < in->n_col; k += n_weight) {
-#pragma GCC unroll 8
-            for (int g = 0; g < n_weight / 32; g++) {
-#pragma GCC unroll 4
-                for (int e = 0; e < 4; e++)
-                    x[e] = _mm256_loadu_ps(in->x + k + 32 * g + 8 * e);
-                xs[0] = _mm256_add_ps(x[0], x[1]);
-                xs[1] = _mm256_add_ps(x[2], x[3]);
-                if (!two)
-                    xs[0] = _mm256_add_ps(xs[0], xs[1]);
-#pragma GCC unroll 4
-                for (int r = 0; r < ROWS; r++) {
-                    block_part o;
-                    part(&o, b[r], g);
-                    s[r] = add_part(s[r], &o, x, xs, two, min);
-                }
-            }
-#pragma GCC unroll 4
-            for (int r = 0; r < ROWS; r++)
-                b[r] += n_byte;
-        }
-        put(y + i, s, in->n - i);
+        int64_t n = in->n - i < ROWS ? in->n - i : ROWS;
+        __m256 s[ROWS] = {0};
+        for (int64_t r = 0; r < n; r++)
+            s[r] = row(in->rows + (i + r) * in->row_bytes, in->x, in->n_col);
+        put(y + i, s, n);
     }
 }
 
-#define OF(name, two, min)                                                               \
-    SIMD_AVX2 static void name(float *y, const matvec_in *in)                            \
-    {                                                                                    \
-        product(y, in, QUANT_BYTES_##name, QUANT_WEIGHTS_##name, two, min, part_##name); \
+/* 32 weights: without minimums d (q . x), with them (q d + m) . x. */
+INLINE_FMA void add_part(__m256 s[2], __m256 v[4], const float *const d[2], const float *x,
+                         bool two, bool min)
+{
+    if (min) {
+#pragma GCC unroll 4
+        for (int e = 0; e < 4; e++) {
+            __m256 w =
+                _mm256_fmadd_ps(v[e], _mm256_set1_ps(d[e / 2][0]), _mm256_set1_ps(d[e / 2][1]));
+            s[e % 2] = _mm256_fmadd_ps(w, _mm256_loadu_ps(x + 8 * e), s[e % 2]);
+        }
+        return;
     }
-BLOCKS256(OF)
+    __m256 t = _mm256_mul_ps(v[0], _mm256_loadu_ps(x));
+    __m256 u = _mm256_mul_ps(v[2], _mm256_loadu_ps(x + 16));
+    t = _mm256_fmadd_ps(v[1], _mm256_loadu_ps(x + 8), t);
+    u = _mm256_fmadd_ps(v[3], _mm256_loadu_ps(x + 24), u);
+    if (!two)
+        t = _mm256_add_ps(t, u);
+    s[0] = _mm256_fmadd_ps(t, _mm256_set1_ps(d[0][0]), s[0]);
+    if (two)
+        s[1] = _mm256_fmadd_ps(u, _mm256_set1_ps(d[1][0]), s[1]);
+}
+
+/* n: parts of the span. */
+INLINE_FMA void add_span(__m256 s[2], const uint8_t *b, const float *x, const block_kind k,
+                         int n)
+{
+    span_scales scale;
+    k.scales(&scale, b, k.n_byte, n);
+    fetch(b, n * 32 / k.n_weight * k.n_byte);
+#pragma GCC unroll 8
+    for (int g = 0; g < n; g++) {
+        __m256 v[4];
+        const float *d[2];
+        span_part(v, d, &scale, b, k, g);
+        add_part(s, v, d, x + 32 * g, k.two, k.min);
+    }
+}
+
+INLINE_FMA __m256 row_of_blocks(const uint8_t *b, const float *x, int64_t n_col,
+                                const block_kind k)
+{
+    __m256 s[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+    int64_t i = 0;
+    for (; i + SPAN <= n_col; i += SPAN, b += SPAN / k.n_weight * k.n_byte)
+        add_span(s, b, x + i, k, SPAN_BLOCKS);
+    if (i < n_col)
+        add_span(s, b, x + i, k, (int)(n_col - i) / 32);
+    return _mm256_add_ps(s[0], s[1]);
+}
 
 typedef __m256 widen_fn(__m128i h);
 
@@ -111,48 +110,44 @@ INLINE_FMA __m256 widen_bf16(__m128i h)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
 
-/* The last n of a row (fewer than 8), and zeros. */
-INLINE_FMA __m128i rest_of(const uint8_t *b, int64_t n)
+INLINE_FMA __m256 row_of_16_bits(const uint8_t *b, const float *x, int64_t n_col,
+                                 widen_fn *widen)
 {
-    uint16_t h[8] = {0};
-    memcpy(h, b, (size_t)n * sizeof *h);
-    return _mm_loadu_si128((const __m128i *)(const void *)h);
-}
-
-INLINE_FMA void of_16_bits(float *y, const matvec_in *in, widen_fn *widen)
-{
-    int64_t whole = in->n_col / 8 * 8, rest = in->n_col - whole;
-    float last[8] = {0};
-    memcpy(last, in->x + whole, (size_t)rest * sizeof *last);
-    for (int64_t i = 0; i < in->n; i += ROWS) {
-        const uint8_t *b[ROWS];
-        __m256 s[ROWS];
-        begin(b, s, in, i);
-        for (int64_t k = 0; k < whole; k += 8) {
-            __m256 x = _mm256_loadu_ps(in->x + k);
+    __m256 s[4] = {0};
+    int64_t k = 0;
+    for (; k + 32 <= n_col; k += 32) {
+        fetch(b + 2 * k, 64);
 #pragma GCC unroll 4
-            for (int r = 0; r < ROWS; r++) {
-                __m128i h = _mm_loadu_si128((const __m128i *)(const void *)(b[r] + 2 * k));
-                s[r] = _mm256_fmadd_ps(widen(h), x, s[r]);
-            }
-        }
-#pragma GCC unroll 4
-        for (int r = 0; rest && r < ROWS; r++)
-            s[r] = _mm256_fmadd_ps(widen(rest_of(b[r] + 2 * whole, rest)),
-                                   _mm256_loadu_ps(last), s[r]);
-        put(y + i, s, in->n - i);
+        for (int e = 0; e < 4; e++)
+            s[e] = _mm256_fmadd_ps(widen(load16(b + 2 * k + 16 * e)),
+                                   _mm256_loadu_ps(x + k + 8 * e), s[e]);
     }
+    for (; k < n_col; k += 8) { /* fewer than 8: and zeros */
+        size_t n = n_col - k < 8 ? (size_t)(n_col - k) : 8;
+        uint8_t last[16] = {0};
+        float last_x[8] = {0};
+        memcpy(last, b + 2 * k, 2 * n);
+        memcpy(last_x, x + k, n * sizeof *last_x);
+        s[0] = _mm256_fmadd_ps(widen(load16(last)), _mm256_loadu_ps(last_x), s[0]);
+    }
+    return _mm256_add_ps(_mm256_add_ps(s[0], s[1]), _mm256_add_ps(s[2], s[3]));
 }
 
-SIMD_AVX2 static void f16(float *y, const matvec_in *in)
-{
-    of_16_bits(y, in, widen_f16);
-}
-
-SIMD_AVX2 static void bf16(float *y, const matvec_in *in)
-{
-    of_16_bits(y, in, widen_bf16);
-}
+#define ROW(name, call)                                                                    \
+    SIMD_AVX2 static inline __m256 row_##name(const uint8_t *b, const float *x, int64_t n) \
+    {                                                                                      \
+        return call;                                                                       \
+    }                                                                                      \
+    SIMD_AVX2 static void name(float *y, const matvec_in *in)                              \
+    {                                                                                      \
+        rows(y, in, row_##name);                                                           \
+    }
+#define OF(name, scales, two, min)                                            \
+    static const block_kind kind_##name = BLOCK_KIND(name, scales, two, min); \
+    ROW(name, row_of_blocks(b, x, n, kind_##name))
+ROW(f16, row_of_16_bits(b, x, n, widen_f16))
+ROW(bf16, row_of_16_bits(b, x, n, widen_bf16))
+BLOCKS256(OF)
 
 static void f32(float *y, const matvec_in *in)
 {

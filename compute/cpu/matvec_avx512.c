@@ -49,10 +49,10 @@ INLINE512 void rows(float *y, const matvec_in *in, row_fn *row)
 
 /* Two sums, so that each waits for itself only every other time. */
 INLINE512 void add_blocks(__m512 s[2], const uint8_t *b, const float *x, int n, int n_byte,
-                          halves_fn *halves, int per, block_fn *block)
+                          scales_fn *scales, int per, block_fn *block)
 {
     span_scales scale;
-    halves(&scale, b, n_byte, n);
+    scales(&scale, b, n_byte, n);
     fetch(b, n * n_byte);
     for (int i = 0; i < n; i++, b += n_byte, x += 32) {
         __m512 v[2];
@@ -63,14 +63,14 @@ INLINE512 void add_blocks(__m512 s[2], const uint8_t *b, const float *x, int n, 
 }
 
 INLINE512 __m512 row_of_32(const uint8_t *b, const float *x, int64_t n_col, int n_byte,
-                           halves_fn *halves, int per, block_fn *block)
+                           scales_fn *scales, int per, block_fn *block)
 {
     __m512 s[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     int64_t k = 0;
     for (; k + SPAN <= n_col; k += SPAN, b += SPAN_BLOCKS * n_byte)
-        add_blocks(s, b, x + k, SPAN_BLOCKS, n_byte, halves, per, block);
+        add_blocks(s, b, x + k, SPAN_BLOCKS, n_byte, scales, per, block);
     if (k < n_col)
-        add_blocks(s, b, x + k, (int)(n_col - k) / 32, n_byte, halves, per, block);
+        add_blocks(s, b, x + k, (int)(n_col - k) / 32, n_byte, scales, per, block);
     return _mm512_add_ps(s[0], s[1]);
 }
 
@@ -80,7 +80,7 @@ INLINE512 __m512 row_of_256(const uint8_t *b, const float *x, int64_t n_col, int
     __m512 s[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()}, v[4];
     for (int64_t k = 0; k < n_col; k += SPAN, b += n_byte) {
         span_scales scale;
-        scales(&scale, b);
+        scales(&scale, b, n_byte, 1);
         fetch(b, n_byte);
 #pragma GCC unroll 4
         for (int p = 0; p < SPAN_PARTS; p++) {
@@ -123,8 +123,8 @@ INLINE512 __m512 row_of_16_bits(const uint8_t *b, const float *x, int64_t n_col,
         rows(y, in, row_##name);                                                             \
     }
 #define OF_16_BITS(name) ROW(name, row_of_16_bits(b, x, n, widen_##name))
-#define OF_32(name, halves, per) \
-    ROW(name, row_of_32(b, x, n, QUANT_BYTES_##name, halves, per, block_##name))
+#define OF_32(name, scales, per) \
+    ROW(name, row_of_32(b, x, n, QUANT_BYTES_##name, scales, per, block_##name))
 #define OF_256(name, scales, place) \
     ROW(name, row_of_256(b, x, n, QUANT_BYTES_##name, scales, part_##name, place))
 BLOCKS512(OF_16_BITS, OF_32, OF_256)

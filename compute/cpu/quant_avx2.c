@@ -16,30 +16,41 @@ typedef struct span256 {
     int64_t n_weight;
 } span256;
 
-INLINE256 void decode(const span256 *a, int n_byte, int n_weight, bool min, block_part_fn *part)
+/* n: parts of the span. */
+INLINE256 void decode_span(float *out, const uint8_t *b, const block_kind k, int n)
 {
-    const uint8_t *b = a->in;
-    for (int64_t i = 0; i < a->n_weight; i += n_weight, b += n_byte)
+    span_scales s;
+    k.scales(&s, b, k.n_byte, n);
 #pragma GCC unroll 8
-        for (int g = 0; g < n_weight / 32; g++) {
-            block_part o;
-            __m256 v[4];
-            part(&o, b, g);
-            floats_of(v, o.q);
+    for (int g = 0; g < n; g++) {
+        __m256 v[4];
+        const float *d[2];
+        span_part(v, d, &s, b, k, g);
 #pragma GCC unroll 4
-            for (int e = 0; e < 4; e++) {
-                v[e] = _mm256_mul_ps(v[e], _mm256_set1_ps(o.d[e / 2]));
-                if (min)
-                    v[e] = _mm256_add_ps(v[e], _mm256_set1_ps(o.m[e / 2]));
-                _mm256_storeu_ps(a->out + i + 32 * g + 8 * e, v[e]);
-            }
+        for (int e = 0; e < 4; e++) {
+            v[e] = _mm256_mul_ps(v[e], _mm256_set1_ps(d[e / 2][0]));
+            if (k.min)
+                v[e] = _mm256_add_ps(v[e], _mm256_set1_ps(d[e / 2][1]));
+            _mm256_storeu_ps(out + 32 * g + 8 * e, v[e]);
         }
+    }
 }
 
-#define DECODE(name, two, min)                                                 \
-    TARGET256 static void name(const span256 *a)                               \
-    {                                                                          \
-        decode(a, QUANT_BYTES_##name, QUANT_WEIGHTS_##name, min, part_##name); \
+INLINE256 void decode(const span256 *a, const block_kind k)
+{
+    const uint8_t *b = a->in;
+    int64_t i = 0;
+    for (; i + SPAN <= a->n_weight; i += SPAN, b += SPAN / k.n_weight * k.n_byte)
+        decode_span(a->out + i, b, k, SPAN_BLOCKS);
+    if (i < a->n_weight)
+        decode_span(a->out + i, b, k, (int)(a->n_weight - i) / 32);
+}
+
+#define DECODE(name, scales, two, min)                           \
+    TARGET256 static void name(const span256 *a)                 \
+    {                                                            \
+        const block_kind k = BLOCK_KIND(name, scales, two, min); \
+        decode(a, k);                                            \
     }
 BLOCKS256(DECODE)
 

@@ -16,14 +16,14 @@ typedef struct span512 {
 } span512;
 
 /* per: floats of a block in its scales. */
-INLINE512 void of_32(const span512 *a, int n_byte, halves_fn *halves, int per, block_fn *block)
+INLINE512 void of_32(const span512 *a, int n_byte, scales_fn *scales, int per, block_fn *block)
 {
     const uint8_t *b = a->in;
     float *out = a->out, *end = a->out + a->n_weight;
     while (out < end) {
         int n = end - out < SPAN ? (int)(end - out) / 32 : SPAN_BLOCKS;
         span_scales s;
-        halves(&s, b, n_byte, n);
+        scales(&s, b, n_byte, n);
         for (int i = 0; i < n; i++, b += n_byte, out += 32) {
             __m512 v[2];
             block(v, b, s.d + i * per, false);
@@ -40,7 +40,7 @@ INLINE512 void of_256(const span512 *a, int n_byte, scales_fn *scales, part_fn *
     for (int64_t i = 0; i < a->n_weight; i += SPAN, b += n_byte) {
         span_scales s;
         __m512 v[4];
-        scales(&s, b);
+        scales(&s, b, n_byte, 1);
 #pragma GCC unroll 4
         for (int p = 0; p < SPAN_PARTS; p++) {
             part(v, b, &s, p, false);
@@ -67,10 +67,10 @@ INLINE512 void of_16_bits(const span512 *a, widen_fn *widen)
     {                                              \
         of_16_bits(a, widen_##name);               \
     }
-#define OF_32(name, halves, per)                                 \
+#define OF_32(name, scales, per)                                 \
     SIMD_AVX512 static void name(const span512 *a)               \
     {                                                            \
-        of_32(a, QUANT_BYTES_##name, halves, per, block_##name); \
+        of_32(a, QUANT_BYTES_##name, scales, per, block_##name); \
     }
 #define OF_256(name, scales, place)                                \
     SIMD_AVX512 static void name(const span512 *a)                 \

@@ -156,7 +156,7 @@ static void copy(char *out, size_t cap, const char *text)
     snprintf(out, cap, "%s", text ? text : "");
 }
 
-static kvt_code read_meta(adapter *a, const tensors *t, const char *model_digest, kvt_err *err)
+static kvt_code read_meta(adapter *a, const tensors *t, const kvt_model_id *model, kvt_err *err)
 {
     const char *format = tensors_meta(t, "format"), *alpha = tensors_meta(t, "alpha");
     if (!format || strcmp(format, "kvt-adapter") != 0)
@@ -173,10 +173,12 @@ static kvt_code read_meta(adapter *a, const tensors *t, const char *model_digest
         return kvt_fail(err, KVT_FORMAT,
                         "kind judgeq trains embeddings only, the file has a LoRA of rank %lld",
                         (long long)a->rank);
-    if (model_digest && strcmp(model_digest, a->model_digest) != 0)
-        return kvt_fail(err, KVT_FORMAT,
-                        "it was made for another model: expected digest %s, got '%s' (%s)",
-                        model_digest, a->model_digest, a->model);
+    kvt_model_id made_for = {"", ""};
+    copy(made_for.weights, sizeof made_for.weights, a->model_digest);
+    if (model && !kvt_model_id_same(model, &made_for))
+        return kvt_fail(
+            err, KVT_FORMAT, "it was made for another model: expected digest %s, got '%s' (%s)",
+            model->weights[0] ? model->weights : model->file, a->model_digest, a->model);
     kvt_err not_used;
     if (alpha &&
         (real_parse(&a->alpha, alpha, &not_used) || !(a->alpha >= 0) || a->alpha > 1e9))
@@ -187,11 +189,11 @@ static kvt_code read_meta(adapter *a, const tensors *t, const char *model_digest
 }
 
 static kvt_code read_file(adapter *a, const tensors *t, const kvt_geometry *g,
-                          const char *model_digest, kvt_err *err)
+                          const kvt_model_id *model, kvt_err *err)
 {
     reading r = {.a = a, .t = t, .g = g};
     int64_t n_value;
-    if (measure(&r, &n_value, err) || read_meta(a, t, model_digest, err))
+    if (measure(&r, &n_value, err) || read_meta(a, t, model, err))
         return err->code;
     a->n_layer = (int)g->n_layer;
     a->memory = r.next = kvt_alloc(n_value, sizeof(float));
@@ -202,7 +204,7 @@ static kvt_code read_file(adapter *a, const tensors *t, const kvt_geometry *g,
 }
 
 kvt_code adapter_open(adapter **out, const char *path, const kvt_geometry *g,
-                      const char *model_digest, kvt_err *err)
+                      const kvt_model_id *model, kvt_err *err)
 {
     tensors *t = NULL;
     *out = NULL;
@@ -213,7 +215,7 @@ kvt_code adapter_open(adapter **out, const char *path, const kvt_geometry *g,
     if (!code)
         code = digest_file(path, a->digest, err);
     if (!code)
-        code = read_file(a, t, g, model_digest, err);
+        code = read_file(a, t, g, model, err);
     tensors_close(t);
     if (code) {
         adapter_close(a);

@@ -48,9 +48,9 @@ typedef struct adapter {
 /* "self_attn.q_proj"; in and out of each map. */
 const char *adapter_map_name(adapter_map_id map);
 void adapter_map_shape(const kvt_geometry *g, adapter_map_id map, int64_t *in, int64_t *out);
-/* FORMAT: shapes, NaN, another model (model_digest NULL: any), unknown kind. */
+/* FORMAT: shapes, NaN, another model (model NULL: any), unknown kind. */
 KVT_CHECKED kvt_code adapter_open(adapter **out, const char *path, const kvt_geometry *g,
-                                  const char *model_digest, kvt_err *err);
+                                  const kvt_model_id *model, kvt_err *err);
 void adapter_close(adapter *a); /* NULL is fine */
 /* half: tensors are stored as f16. Under a temporary name, read back, renamed. */
 KVT_CHECKED kvt_code adapter_write(const char *path, const adapter *a, const kvt_geometry *g,

@@ -80,7 +80,7 @@ kvt_code adapter_write(const char *path, const adapter *a, const kvt_geometry *g
     if (code)
         return code;
     adapter *back;
-    code = adapter_open(&back, path, g, a->model_digest, err);
+    code = adapter_open(&back, path, g, NULL, err);
     adapter_close(code ? NULL : back);
     return code;
 }

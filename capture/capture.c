@@ -143,6 +143,9 @@ kvt_code kvt_capture(kvt_model *m, const kvt_capture_spec *spec, kvt_capture_cou
         return err->code;
     if (m->header_only)
         return kvt_fail(err, KVT_USAGE, "the model was opened without its weights");
+    kvt_model_id id; /* capture_facts() finds it in the model */
+    if (s.record && kvt_model_digest(m, &id, ctx, err))
+        return err->code;
     prepare_warn(m, &s, ctx);
     if (s.prompts) {
         prompts *set;

@@ -42,6 +42,7 @@ kvt_code kvt_model_open(kvt_model **out, const char *path, const kvt_model_optio
         kvt_model_close(m);
         return strstr(err->text, path) ? code : kvt_within(err, "model '%s'", path);
     }
+    memcpy(m->id.file, m->weights->digest, sizeof m->id.file);
     *out = m;
     return KVT_OK;
 }
@@ -69,9 +70,23 @@ const kvt_geometry *kvt_model_geometry(const kvt_model *m)
     return &m->weights->geometry;
 }
 
-const char *kvt_model_digest(const kvt_model *m)
+kvt_code kvt_model_digest(const kvt_model *m, kvt_model_id *out, const kvt_ctx *ctx,
+                          kvt_err *err)
 {
-    return m->weights->digest;
+    kvt_model *own = (kvt_model *)(uintptr_t)m; /* what is computed once is no change of it */
+    kvt_code code = KVT_OK;
+    if (m->header_only) {
+        *out = (kvt_model_id){"", ""};
+        return KVT_OK;
+    }
+#pragma omp critical(kvt_model_digest)
+    {
+        char seen[DIGEST_TEXT] = "";
+        if (!own->id.weights[0] && !(code = kvt_weights_digest(m->weights, seen, ctx, err)))
+            memcpy(own->id.weights, seen, sizeof own->id.weights);
+        *out = own->id;
+    }
+    return code;
 }
 
 const kvt_weights *model_weights(const kvt_model *m)

@@ -101,7 +101,8 @@ void capture_facts(kvt_writer_spec *out, const kvt_model *m, const kvt_capture_s
     f->n_span = p->n_span;
     f->seed = ctx->seed;
     f->no_text = spec->no_text;
-    snprintf(f->weights_digest, sizeof f->weights_digest, "%s", m->weights->digest);
+    memcpy(f->weights_digest, m->id.weights, sizeof f->weights_digest);
+    memcpy(f->file_digest, m->id.file, sizeof f->file_digest);
     snprintf(f->weights_type, sizeof f->weights_type, "%s%.50s", m->f32 ? "f32 from " : "",
              m->weights->types);
     snprintf(f->tokenizer, sizeof f->tokenizer, "%s", tokenizer_kind(m->tokenizer));

@@ -202,7 +202,9 @@ static kvt_code ids_of_trace(rows *r, const wish *w, const kvt_model *m, kvt_err
         return err->code;
     const kvt_trace_facts *f = &kvt_trace_info_of(t)->facts;
     kvt_code code = KVT_OK;
-    if (!model_header_only(m) && strcmp(f->weights_digest, kvt_model_digest(m)) != 0)
+    kvt_model_id of_trace = kvt_model_id_of(f), mine;
+    if (!model_header_only(m) && !(code = kvt_model_digest(m, &mine, NULL, err)) &&
+        !kvt_model_id_same(&mine, &of_trace))
         code =
             kvt_fail(err, KVT_FORMAT, "it was captured with another model (%s)", f->model.name);
     if (!code)
@@ -262,8 +264,10 @@ static kvt_code open_ids(wish *w, const kvt_model *m, kvt_err *err)
 static kvt_code open_adapter(wish *w, const kvt_model *m, kvt_err *err)
 {
     const char *kind = kvt_probe_kind_name(w->kind);
-    const char *want = model_header_only(m) ? NULL : kvt_model_digest(m);
-    if (adapter_open(&w->learned, w->source, kvt_model_geometry(m), want, err))
+    kvt_model_id id;
+    if (kvt_model_digest(m, &id, NULL, err) ||
+        adapter_open(&w->learned, w->source, kvt_model_geometry(m),
+                     model_header_only(m) ? NULL : &id, err))
         return err->code;
     if (strcmp(w->learned->kind, kind) != 0)
         return kvt_fail(err, KVT_FORMAT, "adapter '%s': expected kind %s, got %s", w->source,

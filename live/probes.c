@@ -98,6 +98,23 @@ static kvt_probe_info info_of(const wish *w, const char *source_digest)
     return i;
 }
 
+/* Of a probe that a model makes. One that is there may name the same model by its file. */
+static kvt_code info_of_model(kvt_probe_info *out, const job *j, const wish *w,
+                              const kvt_model *m, const char *name, kvt_err *err)
+{
+    kvt_model_id id, there = {"", ""};
+    if (kvt_model_digest(m, &id, j->ctx, err))
+        return err->code;
+    *out = info_of(w, id.weights);
+    int i = j->t ? kvt_trace_probe_find(j->t, name) : -1;
+    if (i >= 0)
+        snprintf(there.weights, sizeof there.weights, "%s",
+                 kvt_trace_probe_info(j->t, i)->source_digest);
+    if (i >= 0 && kvt_model_id_same(&id, &there))
+        memcpy(out->source_digest, there.weights, sizeof there.weights);
+    return KVT_OK;
+}
+
 static void point(made *m)
 {
     const void **to = m->data.data;
@@ -187,8 +204,10 @@ static kvt_code run_ids(job *j, const wish *w, kvt_err *err)
 static kvt_code run_second(job *j, const wish *w, kvt_err *err)
 {
     rows r;
-    kvt_probe_info info = info_of(w, kvt_model_digest(w->second));
-    kvt_code code = look(j, &info, err);
+    kvt_probe_info info;
+    kvt_code code = info_of_model(&info, j, w, w->second, w->name, err);
+    if (!code)
+        code = look(j, &info, err);
     if (!code)
         code = second_draft(&r, w, j->prompt, j->ctx, err);
     return code ? code : run_rows(j, &info, NULL, &r, err);
@@ -234,10 +253,15 @@ static kvt_code run_drafts(job *j, const wish *w, kvt_err *err)
     int n = 0;
     for (int i = 0; !code && i < e.n; i++) {
         kvt_probe_info *x = &info[n];
-        *x = info_of(w, kvt_model_digest(j->p->m));
-        x->budget = e.slots[i];
+        char name[sizeof x->name];
+        snprintf(name, sizeof name, "%s", w->name);
         if (w->n_budget > 1)
-            snprintf(x->name, sizeof x->name, "%.47s-%lld", w->name, (long long)e.slots[i]);
+            snprintf(name, sizeof name, "%.47s-%lld", w->name, (long long)e.slots[i]);
+        code = info_of_model(x, j, w, j->p->m, name, err);
+        if (code)
+            break;
+        memcpy(x->name, name, sizeof name);
+        x->budget = e.slots[i];
         code = look(j, x, err);
         if (code == KVT_NO)
             code = KVT_OK;
@@ -336,14 +360,16 @@ void kvt_probes_close(kvt_probes *p)
 static kvt_code check_model(const kvt_probes *p, const kvt_trace *t, kvt_err *err)
 {
     const kvt_trace_facts *f = &kvt_trace_info_of(t)->facts;
-    const char *want = kvt_model_digest(p->m);
+    kvt_model_id of_trace = kvt_model_id_of(f), want;
     if (model_header_only(p->m))
         return kvt_fail(err, KVT_USAGE, "the model was opened without its weights");
-    if (strcmp(f->weights_digest, want) == 0)
+    if (kvt_model_digest(p->m, &want, NULL, err))
+        return err->code;
+    if (kvt_model_id_same(&of_trace, &want))
         return KVT_OK;
     return kvt_fail(err, KVT_FORMAT,
-                    "it was captured with another model: expected digest %s, got %s (%s)", want,
-                    f->weights_digest, f->model.name);
+                    "it was captured with another model: expected digest %s, got %s (%s)",
+                    want.weights, f->weights_digest, f->model.name);
 }
 
 static kvt_code run_on_trace(job *j, kvt_err *err)

@@ -64,8 +64,8 @@ static const plan_file *first_offered(const plan *p, const plan_file *file)
     const kvt_scorer_info *s = kvt_scorer_info_of(file->scorer), *o;
     for (int i = 0; i < p->n_file; i++) {
         o = kvt_scorer_info_of(p->file[i].scorer);
-        if (p->file[i].offered && strcmp(o->kind, s->kind) == 0 &&
-            strcmp(o->weights_digest, s->weights_digest) == 0)
+        const kvt_model_id a = kvt_scorer_model(o), b = kvt_scorer_model(s);
+        if (p->file[i].offered && strcmp(o->kind, s->kind) == 0 && kvt_model_id_same(&a, &b))
             return &p->file[i];
     }
     return file;
@@ -183,7 +183,7 @@ bool plan_weights_offers(const plan *p, const kvt_policy *policy)
 
 /* The file that was named, or one of that kind: that of the trace's model first. */
 static plan_file *find_file(const plan *p, const char *named, const char *kind,
-                            const char *weights_digest)
+                            const kvt_model_id *model)
 {
     plan_file *found = NULL;
     if (named[0])
@@ -192,7 +192,8 @@ static plan_file *find_file(const plan *p, const char *named, const char *kind,
         const kvt_scorer_info *s = kvt_scorer_info_of(p->file[i].scorer);
         if (!p->file[i].offered || strcmp(s->kind, kind) != 0)
             continue;
-        if (strcmp(s->weights_digest, weights_digest) == 0)
+        const kvt_model_id made_for = kvt_scorer_model(s);
+        if (kvt_model_id_same(&made_for, model))
             return &p->file[i];
         found = found ? found : &p->file[i];
     }
@@ -225,17 +226,16 @@ static void plan_table(const plan *p, pass *x, const kvt_trace_info *info)
     kvt_err err;
     char how[64];
     const kvt_share *s = x->use->share;
+    const kvt_model_id model = kvt_model_id_of(&info->facts);
     if (!s->weights || x->use->traits.by_threshold || x->reason[0])
         return;
-    const plan_file *file =
-        find_file(p, x->use->own.table, kvt_share_kind(s), info->facts.weights_digest);
+    const plan_file *file = find_file(p, x->use->own.table, kvt_share_kind(s), &model);
     x->table = file ? file->scorer : NULL;
     if (!file)
         snprintf(x->reason, sizeof x->reason, "allocator %s needs table=FILE (%s)", s->name,
                  how_made(how, sizeof how, kvt_share_kind(s)));
-    else if (kvt_use_check_table(x->use, x->table, &info->facts.model,
-                                 info->facts.weights_digest, info->layer_id, info->n_layer,
-                                 &err))
+    else if (kvt_use_check_table(x->use, x->table, &info->facts.model, &model, info->layer_id,
+                                 info->n_layer, &err))
         snprintf(x->reason, sizeof x->reason, "allocator %s: table: %.180s", s->name, err.text);
 }
 
@@ -244,18 +244,17 @@ void plan_weights(const plan *p, pass *x, const kvt_trace_info *info)
     kvt_err err;
     char how[64];
     const kvt_use *u = x->use;
+    const kvt_model_id model = kvt_model_id_of(&info->facts);
     plan_table(p, x, info);
     if (!u->policy->weights || !(u->traits.needs & KVT_NEED_WEIGHTS) || x->reason[0])
         return;
-    plan_file *file =
-        find_file(p, u->own.weights, plan_weights_kind(u->policy), info->facts.weights_digest);
+    plan_file *file = find_file(p, u->own.weights, plan_weights_kind(u->policy), &model);
     x->weights = file ? file->scorer : NULL;
     if (!file)
         snprintf(x->reason, sizeof x->reason, "policy %s needs weights=FILE (%s)",
                  u->policy->name, how_made(how, sizeof how, plan_weights_kind(u->policy)));
-    else if (kvt_use_check_weights(u, x->weights, &info->facts.model,
-                                   info->facts.weights_digest, info->layer_id, info->n_layer,
-                                   &err))
+    else if (kvt_use_check_weights(u, x->weights, &info->facts.model, &model, info->layer_id,
+                                   info->n_layer, &err))
         snprintf(x->reason, sizeof x->reason, "policy %s: weights: %.180s", u->policy->name,
                  err.text);
     else if (strncmp(u->policy->name, "kvpop", 5) == 0) /* not DMS, which has no slots */

@@ -33,7 +33,8 @@ enum { SEMANTICS = 4 };
 typedef struct set_trace {
     char path[1024], name[128], digest[KVT_DIGEST_TEXT];
     char folder[160];            /* of its results: name and 8 digits of the digest */
-    char model[KVT_DIGEST_TEXT]; /* digest of model, weights and layers */
+    kvt_model_id model;
+    char shape[KVT_DIGEST_TEXT]; /* digest of the model's name, heads and layers */
     int64_t n_prompt, n_response, slot_bytes, n_lane;
     bool has_future;
     unsigned probe_kinds; /* bit k: it has a probe of kind k */

@@ -32,19 +32,19 @@ int kvt_position_bin(int64_t j, int64_t n_prompt)
 /* ---- opening -------------------------------------------------------------------------------
  */
 
-static void model_digest(set_trace *s, const kvt_trace_info *i)
+static void shape_digest(set_trace *s, const kvt_trace_info *i)
 {
     char text[512];
     const kvt_geometry *g = &i->facts.model;
-    int n = snprintf(text, sizeof text, "%s|%s|%lld|%lld|%lld|%lld|", i->facts.weights_digest,
-                     g->name, (long long)g->n_layer, (long long)g->n_head,
-                     (long long)g->n_kv_head, (long long)g->head_dim);
+    int n =
+        snprintf(text, sizeof text, "%s|%lld|%lld|%lld|%lld|", g->name, (long long)g->n_layer,
+                 (long long)g->n_head, (long long)g->n_kv_head, (long long)g->head_dim);
     digest *d = digest_new();
     if (!d)
         return; /* an empty digest is equal to none: the trace has no others */
     digest_add(d, text, (size_t)n);
     digest_add(d, i->layer_id, (size_t)i->n_layer * sizeof *i->layer_id);
-    digest_get(d, s->model);
+    digest_get(d, s->shape);
     digest_free(d);
 }
 
@@ -79,7 +79,8 @@ static kvt_code look(set_trace *s, const char *path, bool several, kvt_err *err)
     for (int p = 0; p < kvt_trace_probe_count(t); p++)
         s->probe_kinds |= 1u << kvt_trace_probe_info(t, p)->kind;
     s->has_future = i->has[KVT_DS_FUTURE_MEAN] && s->n_response > 0;
-    model_digest(s, i);
+    s->model = kvt_model_id_of(&i->facts);
+    shape_digest(s, i);
     kvt_code code = several && s->has_future ? check_future(t, err) : KVT_OK;
     kvt_trace_close(t);
     return code;
@@ -149,7 +150,9 @@ void set_close(trace_set *s)
 
 bool set_is_peer(const trace_set *s, int i, int k)
 {
-    return k != i && s->trace[i].model[0] && strcmp(s->trace[k].model, s->trace[i].model) == 0;
+    const set_trace *a = &s->trace[i], *b = &s->trace[k];
+    return k != i && a->shape[0] && strcmp(a->shape, b->shape) == 0 &&
+           kvt_model_id_same(&a->model, &b->model);
 }
 
 static bool is_other(const trace_set *s, int i, int k)

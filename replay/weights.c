@@ -23,7 +23,7 @@ const char *kvt_share_kind(const kvt_share *s)
  */
 
 static kvt_code check_model(const kvt_scorer_info *s, const kvt_geometry *g,
-                            const char *weights_digest, const int32_t *layer_id, int n_layer,
+                            const kvt_model_id *model, const int32_t *layer_id, int n_layer,
                             const kvt_scorer *scorer, kvt_err *err)
 {
     const struct {
@@ -41,11 +41,12 @@ static kvt_code check_model(const kvt_scorer_info *s, const kvt_geometry *g,
                             "got %lld",
                             s->path, extents[i].what, (long long)extents[i].want,
                             (long long)extents[i].got);
-    if (weights_digest && strcmp(weights_digest, s->weights_digest) != 0)
+    const kvt_model_id made_for = kvt_scorer_model(s);
+    if (model && !kvt_model_id_same(model, &made_for))
         return kvt_fail(err, KVT_FORMAT,
                         "'%s' is for another model: digest of its weights: expected %.8s, got "
                         "%.8s (%s)",
-                        s->path, weights_digest, s->weights_digest, s->model);
+                        s->path, model->weights, s->weights_digest, s->model);
     for (int l = 0; l < n_layer; l++)
         if (kvt_scorer_layer(scorer, layer_id[l]) < 0)
             return kvt_fail(err, KVT_FORMAT, "'%s' holds no layer %d, which is replayed",
@@ -191,7 +192,7 @@ static kvt_code check_parts(const kvt_scorer *s, kvt_err *err)
 
 /* A file against the list of tensors that a policy or an allocator reads. */
 static kvt_code check_file(const kvt_weight *list, const char *kind, const kvt_scorer *s,
-                           const kvt_geometry *g, const char *weights_digest,
+                           const kvt_geometry *g, const kvt_model_id *model,
                            const int32_t *layer_id, int n_layer, kvt_err *err)
 {
     const kvt_scorer_info *info = kvt_scorer_info_of(s);
@@ -199,7 +200,7 @@ static kvt_code check_file(const kvt_weight *list, const char *kind, const kvt_s
     if (strcmp(info->kind, kind) != 0)
         return kvt_fail(err, KVT_FORMAT, "'%s': expected a file of kind %s, got %s", info->path,
                         kind, info->kind);
-    if (check_model(info, g, weights_digest, layer_id, n_layer, s, err))
+    if (check_model(info, g, model, layer_id, n_layer, s, err))
         return err->code;
     known_extents(extent, info);
     for (const kvt_weight *w = list; w->name; w++)
@@ -210,26 +211,25 @@ static kvt_code check_file(const kvt_weight *list, const char *kind, const kvt_s
 }
 
 kvt_code kvt_use_check_weights(const kvt_use *u, const kvt_scorer *s, const kvt_geometry *g,
-                               const char *weights_digest, const int32_t *layer_id, int n_layer,
+                               const kvt_model_id *model, const int32_t *layer_id, int n_layer,
                                kvt_err *err)
 {
     if (!u->policy->weights)
         return kvt_fail(err, KVT_USAGE, "policy %s reads no weights", u->policy->name);
-    if (check_file(u->policy->weights, kind_of(u->policy), s, g, weights_digest, layer_id,
-                   n_layer, err))
+    if (check_file(u->policy->weights, kind_of(u->policy), s, g, model, layer_id, n_layer, err))
         return err->code;
     return check_rule(u->policy, s, err) ? kvt_within(err, "'%s'", kvt_scorer_info_of(s)->path)
                                          : KVT_OK;
 }
 
 kvt_code kvt_use_check_table(const kvt_use *u, const kvt_scorer *s, const kvt_geometry *g,
-                             const char *weights_digest, const int32_t *layer_id, int n_layer,
+                             const kvt_model_id *model, const int32_t *layer_id, int n_layer,
                              kvt_err *err)
 {
     if (!u->share->weights)
         return kvt_fail(err, KVT_USAGE, "allocator %s reads no table", u->share->name);
-    return check_file(u->share->weights, kvt_share_kind(u->share), s, g, weights_digest,
-                      layer_id, n_layer, err);
+    return check_file(u->share->weights, kvt_share_kind(u->share), s, g, model, layer_id,
+                      n_layer, err);
 }
 
 /* ---- what a lane sees ----------------------------------------------------------------------

@@ -73,7 +73,9 @@ static kvt_code look(train_run *run, train_trace *t, const char *path, kvt_err *
     t->n_token = i->n_token;
     if (!run->info.path[0])
         run->info = *i;
-    if (strcmp(i->facts.weights_digest, run->info.facts.weights_digest) != 0)
+    const kvt_model_id one = kvt_model_id_of(&i->facts);
+    const kvt_model_id first = kvt_model_id_of(&run->info.facts);
+    if (!kvt_model_id_same(&one, &first))
         code = kvt_fail(err, KVT_FORMAT,
                         "'%s' is of another model than '%s': %s of digest %.8s, %s of %.8s",
                         path, run->info.path, i->facts.model.name, i->facts.weights_digest,
@@ -142,11 +144,15 @@ static kvt_code check_model(const train_run *run, kvt_err *err)
         return kvt_fail(err, KVT_USAGE,
                         "%s runs the model's layers: name its file with --model",
                         run->trainer->name);
-    const char *model = kvt_model_digest(s->model); /* "": the header alone, for the plan */
-    if (*model && strcmp(model, run->info.facts.weights_digest) != 0)
-        return kvt_fail(
-            err, KVT_FORMAT, "'%s' is of another model file (digest %s) than --model (%s)",
-            run->info.path, run->info.facts.weights_digest, kvt_model_digest(s->model));
+    const kvt_model_id of_trace = kvt_model_id_of(&run->info.facts);
+    kvt_model_id model;
+    if (kvt_model_digest(s->model, &model, run->ctx, err))
+        return err->code;
+    bool known = model.weights[0]; /* else the header alone, for the plan */
+    if (known && !kvt_model_id_same(&model, &of_trace))
+        return kvt_fail(err, KVT_FORMAT,
+                        "'%s' is of another model file (digest %s) than --model (%s)",
+                        run->info.path, run->info.facts.weights_digest, model.weights);
     return KVT_OK;
 }
 

@@ -22,14 +22,18 @@ typedef struct kvt_model_options {
     const char *pre;    /* pre-tokenizer in place of the file's; NULL: the file's */
 } kvt_model_options;
 
-/* Opens a GGUF file (or a folder, by issue 6). NOTFOUND, FORMAT with the field's or tensor's
+/* Opens a GGUF file, any part of a split one, or a folder of Hugging Face (config.json,
+ * safetensors, tokenizer.json). NOTFOUND, FORMAT with the field's or tensor's
  * name. */
 KVT_API KVT_CHECKED kvt_code kvt_model_open(kvt_model **out, const char *path,
                                             const kvt_model_options *options,
                                             const kvt_ctx *ctx, kvt_err *err);
 KVT_API void kvt_model_close(kvt_model *m);
 KVT_API const kvt_geometry *kvt_model_geometry(const kvt_model *m);
-KVT_API const char *kvt_model_digest(const kvt_model *m);
+/* Which model it is. The digest of the canonical weights is computed when it is first asked
+ * for, on all threads. Both are "" where only the header was read. */
+KVT_API KVT_CHECKED kvt_code kvt_model_digest(const kvt_model *m, kvt_model_id *out,
+                                              const kvt_ctx *ctx, kvt_err *err);
 
 /* What probes run on: a prompt as a trace stores it. The arrays hold halves, decoded; all
  * layers of the model. Calls may come from several threads. */
@@ -89,7 +93,7 @@ KVT_API void kvt_capture_defaults(kvt_capture_spec *spec);
 /* Of a set: tokens and memory of the largest prompt, bytes and seconds of all; probes are
  * counted in all of them. */
 typedef struct kvt_capture_plan {
-    int64_t n_prompt, n_response; /* tokens; the response at most */
+    int64_t n_prompt, n_response;                   /* tokens; the response at most */
     int64_t file_bytes, memory_bytes, weight_bytes; /* memory of the host */
     int64_t device_bytes, device_weight_bytes;      /* of a GPU; 0: there is none */
     double seconds;       /* expected on this machine, from a short sgemm measurement */

@@ -149,16 +149,16 @@ KVT_API double kvt_engine_gap(const kvt_engine *e, int budget);
 /* Prompt queries that step() gets. */
 KVT_API int64_t kvt_use_window(const kvt_use *u, int64_t n_prompt);
 /* Kind, model, layers, tensors and their shapes; FORMAT with what, expected and got.
- * weights_digest NULL: any model. */
+ * model NULL: any. */
 KVT_API KVT_CHECKED kvt_code kvt_use_check_weights(const kvt_use *u, const kvt_scorer *s,
                                                    const kvt_geometry *g,
-                                                   const char *weights_digest,
+                                                   const kvt_model_id *model,
                                                    const int32_t *layer_id, int n_layer,
                                                    kvt_err *err);
 /* The same for the allocator's table=FILE. */
 KVT_API KVT_CHECKED kvt_code kvt_use_check_table(const kvt_use *u, const kvt_scorer *s,
                                                  const kvt_geometry *g,
-                                                 const char *weights_digest,
+                                                 const kvt_model_id *model,
                                                  const int32_t *layer_id, int n_layer,
                                                  kvt_err *err);
 

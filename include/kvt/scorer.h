@@ -19,7 +19,7 @@ typedef struct kvt_scorer_info {
     char path[1024];
     char kind[32];                        /* "kvpop", "kvpop-mlp", "kvzap", "qfilters", ... */
     char digest[KVT_DIGEST_TEXT];         /* of the content; set by the writer */
-    char weights_digest[KVT_DIGEST_TEXT]; /* of the model, as in its traces */
+    char weights_digest[KVT_DIGEST_TEXT]; /* of the model, as in its traces: kvt_model_id */
     char model[64];
     int64_t n_head, n_kv_head, head_dim, n_hidden, model_layers;
     int n_layer;
@@ -27,6 +27,8 @@ typedef struct kvt_scorer_info {
     char recipe[4096]; /* how it was made, JSON: trainer, parameters, seed, sources, losses */
     char writer[64], created[32]; /* outside the digest */
 } kvt_scorer_info;
+
+KVT_API kvt_model_id kvt_scorer_model(const kvt_scorer_info *s);
 
 /* One tensor. axes: letters of traces/axes.def, outermost first; "" is one number. */
 typedef struct kvt_scorer_tensor {

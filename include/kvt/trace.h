@@ -65,7 +65,8 @@ typedef struct kvt_token_info {
  */
 typedef struct kvt_trace_facts {
     kvt_geometry model;
-    char weights_digest[KVT_DIGEST_TEXT]; /* of the model file */
+    char weights_digest[KVT_DIGEST_TEXT]; /* of the model's weights: kvt_model_id */
+    char file_digest[KVT_DIGEST_TEXT];    /* [run] of its file or files; "": not known */
     char weights_type[64];                /* types and tensors of each: "Q4_1 210, F32 61" */
     char tokenizer[64];                   /* "gpt2/smollm" */
     kvt_token_info token;
@@ -87,6 +88,18 @@ typedef struct kvt_trace_facts {
     char writer[64], commit[48];                            /* [run] empty: this program's */
     bool no_text;
 } kvt_trace_facts;
+
+/* Which model something was made with or for, by XXH128 of its canonical weights (the same for
+ * every file format) and of its files; "" where one is not known. Traces, adapters and scorers
+ * of before there were canonical weights have the file's digest in the place of the first. */
+typedef struct kvt_model_id {
+    char weights[KVT_DIGEST_TEXT], file[KVT_DIGEST_TEXT];
+} kvt_model_id;
+
+KVT_API kvt_model_id kvt_model_id_of(const kvt_trace_facts *f);
+/* One model: any digest of one is a digest of the other. The only place where this is decided.
+ */
+KVT_API bool kvt_model_id_same(const kvt_model_id *a, const kvt_model_id *b);
 
 /* ---- reading -------------------------------------------------------------------------------
  */

@@ -20,11 +20,19 @@ typedef enum template_form {
     TEMPLATE_RAW, /* no template */
     TEMPLATE_CHATML,
     TEMPLATE_SMOLLM2,
+    TEMPLATE_QWEN2,
     TEMPLATE_QWEN2_5,
+    TEMPLATE_QWEN3,
+    TEMPLATE_QWEN3_SHORT, /* the answer begins with an empty thought: thinking is off */
     TEMPLATE_LLAMA2,
     TEMPLATE_LLAMA3,
     TEMPLATE_LLAMA3_1,
     TEMPLATE_GEMMA,
+    TEMPLATE_MISTRAL_V1,
+    TEMPLATE_MISTRAL,
+    TEMPLATE_MISTRAL_V3,
+    TEMPLATE_MISTRAL_NEMO,
+    TEMPLATE_ZEPHYR,
     TEMPLATE_COUNT
 } template_form;
 

@@ -22,6 +22,6 @@ KVT_API const char *kvt_backend_name(const kvt_backend *b); /* "cpu", "NVIDIA H2
 KVT_API const char *kvt_blas_name(char *out, size_t cap);   /* "OpenBLAS 0.3.21, kernel Zen" */
 KVT_API const char *kvt_cuda_status(char *out, size_t cap); /* "no: built without CUDA (...)" */
 KVT_API bool kvt_cuda_built(void);
-KVT_API const char *kvt_simd_name(void); /* "avx2" or "baseline" */
+KVT_API const char *kvt_simd_name(void); /* "avx512", "avx2" or "baseline" */
 
 #endif

@@ -158,7 +158,7 @@ class Bench:
         self.weights = plan["weight_bytes"]
         self.planned = plan["memory_bytes"]
         self.load_cpu = self.kvt("capture", "--model", self.args.model, "--raw", "--prompt", "a",
-                                 "-n", 0, "-o", self.folder / "load.h5")[2]
+                                 "--max-new", 0, "-o", self.folder / "load.h5")[2]
 
     def put_parts(self, first, second, parts, cpu):
         """CPU seconds of a process that did two things are shared out by their seconds."""

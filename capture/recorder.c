@@ -180,6 +180,15 @@ static device_record_arrays device_arrays(const recorder *r)
     X(scratch,  r->n_thread * r->stride)
 /* clang-format on */
 
+void recorder_device_spec(device_record_spec *out, const recorder_spec *s)
+{
+    recorder plan;
+    future_spec fs = future_of(s);
+    layout(&plan, s);
+    *out = device_spec(&plan, &fs);
+    out->layer_id = s->layer_id;
+}
+
 int64_t recorder_bytes(const recorder_spec *s, int64_t *on_device)
 {
     recorder plan, *r = &plan;
@@ -191,7 +200,8 @@ int64_t recorder_bytes(const recorder_spec *s, int64_t *on_device)
 #undef X
     int64_t device = 0, pinned = 0;
     if (s->device) {
-        device_record_spec ds = device_spec(r, &fs);
+        device_record_spec ds;
+        recorder_device_spec(&ds, s);
         device = device_record_bytes(&ds, &pinned);
     }
     if (on_device)

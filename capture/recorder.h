@@ -47,6 +47,9 @@ void recorder_free(recorder *r); /* NULL is fine */
 int64_t recorder_bytes(const recorder_spec *spec, int64_t *on_device);
 const tap *recorder_tap(const recorder *r);
 device_record *recorder_device(const recorder *r); /* NULL: not on a device */
+/* What is kept on the device of such a recording, without the memory that it is brought to.
+ * Borrows the layers of *spec. */
+void recorder_device_spec(device_record_spec *out, const recorder_spec *spec);
 
 /* Stored queries of the prompt after RoPE, f16 [n D], the last of them that of position N - 1;
  * `layer` is one of the model. NULL: not recorded. */

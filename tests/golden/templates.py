@@ -23,10 +23,20 @@ DIALOGUES = [
     [(S, ""), (U, "Gr\u00fc\u00df \U0001f999 \u4f60\u597d 12")],
     [(U, "")],
 ]
+THOUGHTS = [
+    [(U, "q1"), (A, "<think>\nwhy\n</think>\n\na1"), (U, "q2")],
+    [(U, "q1"), (A, "no end <think> here"), (U, "q2"), (A, "<think>\n\n two </think> x </think>\n\n a2\n"), (U, " q3\n")],
+    [(U, "q1"), (A, "<think>\nwhy\n</think>\n\na1")],
+    [(U, "q1"), (A, "a1"), (U, "<tool_response>\n5\n</tool_response>"), (A, "last")],
+    [(S, "sys"), (U, "q1"), (A, "</think>\na"), (A, "\nb"), (S, "more"), (A, "")],
+]
 FREE = [[(U, "first"), (U, "second")], [(U, "q"), (S, "late system"), (U, "r")]]
 FORMS = [  # form, file (None: the model's own), BOS, dialogues
     ("smollm2", None, "<|im_start|>", DIALOGUES + FREE),
     ("qwen2.5", "Qwen-Qwen2.5-7B-Instruct.jinja", None, DIALOGUES + FREE),
+    ("qwen3", "Qwen-Qwen3-0.6B.jinja", None, DIALOGUES + FREE + THOUGHTS),
+    ("qwen3-no-think", "Qwen-Qwen3-0.6B.jinja", None, DIALOGUES[:3] + THOUGHTS[:2]),
+    ("mistral-nemo", "mistralai-Mistral-Nemo-Instruct-2407.jinja", "<s>", DIALOGUES),
     ("llama3.1", "meta-llama-Llama-3.1-8B-Instruct.jinja", "<|begin_of_text|>", DIALOGUES + FREE),
     ("gemma", "google-gemma-2-2b-it.jinja", "<bos>", [d for d in DIALOGUES if d[0][0] != S]),
 ]
@@ -42,7 +52,9 @@ def main():
         template = open(sys.argv[2] + "/" + name).read() if name else own
         for dialogue in dialogues:
             messages = [{"role": r, "content": c} for r, c in dialogue]
-            kwargs = {"bos_token": bos} if bos else {}
+            kwargs = {"bos_token": bos, "eos_token": "</s>"} if bos else {}
+            if form == "qwen3-no-think":
+                kwargs["enable_thinking"] = False
             out, _ = render_jinja_template([messages], chat_template=template, add_generation_prompt=True, **kwargs)
             print("case", form, hexed(bos or ""))
             for role, content in dialogue:

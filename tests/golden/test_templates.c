@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-enum { TEXT_MAX = 8192, MESSAGES_MAX = 8, CASES_MAX = 64 };
+enum { TEXT_MAX = 8192, MESSAGES_MAX = 8, CASES_MAX = 128 };
 
 typedef struct dialogue {
     char name[64];
@@ -96,7 +96,7 @@ int main(void)
     FILE *f = fopen(KVT_SOURCE_DIR "/tests/golden/templates.txt", "r");
     if (f)
         read_cases(f);
-    if (!f || n_case < 30) {
+    if (!f || n_case < 55) {
         fprintf(stderr, "tests/golden/templates.txt: %d cases\n", n_case);
         return 1;
     }

@@ -4,7 +4,10 @@
  *   record     a whole capture beside the same engine that records nothing
  *   memory     peak memory beside what --plan said
  *
- *   bench_capture MODEL.gguf [TOKENS [NEW [RUNS [THREADS]]]]        2048 64 11 (all)
+ *   bench_capture MODEL [TOKENS [NEW [RUNS [THREADS]]]]             2048 64 11 (all)
+ *   bench_capture --shape NAME|all [TOKENS [LAYERS [RUNS [THREADS [TYPE]]]]]   2048 0 7 (all) 0
+ *                                prefill alone, on layers of a known model with random weights
+ *                                of a type of GGUF (0 f32, 1 f16, 8 Q8_0, 12 Q4_K, ...)
  *   bench_capture --smoke        a tiny random model, once: that the program works
  *
  * CSV on stdout: what, median, lowest, highest, unit. The runs of two things that are compared
@@ -18,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/shapes.h"
 #include "capture/capture_priv.h"
 #include "compute/backend.h"
 #include "kvt/arena.h"
@@ -62,6 +66,7 @@ typedef struct plain {
     int64_t n;
     int n_thread;
     float *in, *out; /* [n widest] */
+    float *kv;       /* [G n D] */
     float *score;    /* [n_thread TILE n] */
 } plain;
 
@@ -90,17 +95,18 @@ static void products(const plain *p, const kvt_weights_layer *l, bool out, int64
     product(p, matrix_floats(&l->down), e, g->n_ff, row, m);
 }
 
-/* q k^T and p v of one head and tile. */
-static void attention(const plain *p, int64_t tile, int64_t head)
+/* q k^T and p v of one head and tile, over the keys that a window leaves. */
+static void attention(const plain *p, int layer, int64_t tile, int64_t head)
 {
     const kvt_geometry *g = &p->w->geometry;
     int64_t pos = tile * TILE, m = p->n - pos < TILE ? p->n - pos : TILE, d = g->head_dim;
+    int64_t first = attend_first(pos, g->window[layer]), n_key = pos + m - first;
     float *score = p->score + omp_get_thread_num() * TILE * p->n;
-    const float *kv = p->in + head % g->n_kv_head * p->n * d;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)(pos + m), (int)d, 1,
-                p->in + pos * d, (int)d, kv, (int)d, 0, score, (int)(pos + m));
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)d, (int)(pos + m), 1,
-                score, (int)(pos + m), kv, (int)d, 0, p->out + pos * g->n_head * d + head * d,
+    const float *kv = p->kv + (head % g->n_kv_head * p->n + first) * d;
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n_key, (int)d, 1,
+                p->in + pos * d, (int)d, kv, (int)d, 0, score, (int)n_key);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)d, (int)n_key, 1, score,
+                (int)n_key, kv, (int)d, 0, p->out + pos * g->n_head * d + head * d,
                 (int)(g->n_head * d));
 }
 
@@ -120,7 +126,7 @@ static double plain_run(const plain *p, bool tiled)
                 openblas_set_num_threads(1);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(p->n_thread)
                 for (int64_t i = tiles * g->n_head - 1; i >= 0; i--)
-                    attention(p, i / g->n_head, i % g->n_head);
+                    attention(p, l, i / g->n_head, i % g->n_head);
             } else if (tiled) {
                 openblas_set_num_threads(1);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(p->n_thread)
@@ -144,17 +150,21 @@ static void plain_new(plain *p, const kvt_weights *w, int64_t n, int n_thread)
     *p = (plain){.w = w, .n = n, .n_thread = n_thread};
     p->in = malloc((size_t)(n * widest) * sizeof *p->in);
     p->out = malloc((size_t)(n * widest) * sizeof *p->out);
+    p->kv = malloc((size_t)(g->n_kv_head * n * g->head_dim) * sizeof *p->kv);
     p->score = malloc((size_t)(n_thread * TILE * n) * sizeof *p->score);
-    if (!p->in || !p->out || !p->score)
+    if (!p->in || !p->out || !p->kv || !p->score)
         die("out of memory");
     for (int64_t i = 0; i < n * widest; i++)
         p->in[i] = (float)(i % 1009) / 1009.0f - 0.5f;
+    for (int64_t i = 0; i < g->n_kv_head * n * g->head_dim; i++)
+        p->kv[i] = (float)(i % 1013) / 1013.0f - 0.5f;
 }
 
 static void plain_free(plain *p)
 {
     free(p->in);
     free(p->out);
+    free(p->kv);
     free(p->score);
 }
 
@@ -256,12 +266,14 @@ static void bench_record(kvt_model *m, const kvt_ctx *ctx, int64_t n, int64_t n_
     free(text);
 }
 
-static void bench_prefill(const kvt_model *m, const kvt_ctx *ctx, int64_t n, int runs)
+/* `plain_weights`: those of m as f32. */
+static void bench_prefill(const kvt_model *m, const kvt_weights *plain_weights,
+                          const kvt_ctx *ctx, int64_t n, int runs)
 {
     double engine[RUNS_MAX], whole[RUNS_MAX], tiled[RUNS_MAX], a[RUNS_MAX], b[RUNS_MAX];
     double flops = forward_flops(&m->weights->geometry, n, TILE) * 1e-9;
     plain p;
-    plain_new(&p, m->weights, n, kvt_threads(ctx));
+    plain_new(&p, plain_weights, n, kvt_threads(ctx));
     for (int i = 0; i < runs; i++) {
         whole[i] = plain_run(&p, false);
         engine[i] = prefill(m, ctx, n);
@@ -285,20 +297,57 @@ static int64_t number(int argc, char **argv, int i, int64_t otherwise)
     return argc > i ? strtoll(argv[i], NULL, 10) : otherwise;
 }
 
-static void bench(const char *model, int64_t n, int64_t n_new, int runs, int n_thread)
+static kvt_model *open_model(const char *path, bool f32, const kvt_ctx *ctx)
 {
     kvt_err err;
     kvt_model *m;
+    if (kvt_model_open(&m, path, &(kvt_model_options){.device = "cpu", .f32 = f32}, ctx, &err))
+        die(err.text);
+    return m;
+}
+
+/* n_new 0: prefill alone. */
+static void bench(const char *model, int64_t n, int64_t n_new, int runs, int n_thread)
+{
     char blas[96];
     kvt_ctx ctx = {.n_thread = n_thread};
-    if (kvt_model_open(&m, model, NULL, &ctx, &err))
-        die(err.text);
+    kvt_model *m = open_model(model, false, &ctx);
     printf("what,median,lowest,highest,unit\n");
     printf("\"BLAS: %s; vectors: %s\",%d,,,threads\n", kvt_blas_name(blas, sizeof blas),
            kvt_simd_name(), kvt_threads(&ctx));
-    bench_record(m, &ctx, n, n_new, runs); /* first: the peak is the process's */
-    bench_prefill(m, &ctx, n, runs);
+    printf("layers,%lld,,,1\n", (long long)m->weights->geometry.n_layer);
+    printf("\"weights: %s\",%.4g,,,MiB\n", m->weights->types,
+           (double)m->weights->bytes / 1048576);
+    if (n_new)
+        bench_record(m, &ctx, n, n_new, runs); /* first: the peak is the process's */
+    kvt_model *f32 = open_model(model, true, &ctx);
+    bench_prefill(m, f32->weights, &ctx, n, runs);
+    kvt_model_close(f32);
     kvt_model_close(m);
+}
+
+static void bench_shape(const char *name, int64_t n, int layers, int runs, int n_thread,
+                        int type)
+{
+    char path[64];
+    snprintf(path, sizeof path, "bench-capture-%ld.gguf", (long)getpid());
+    printf("%s\n", name);
+    if (!shape_write(path, name, layers, type))
+        die("no such shape, or no file written");
+    bench(path, n, 0, runs, n_thread);
+    unlink(path);
+}
+
+static void bench_shapes(int argc, char **argv)
+{
+    bool all = strcmp(argv[2], "all") == 0;
+    int64_t n = number(argc, argv, 3, 2048);
+    int layers = (int)number(argc, argv, 4, 0), runs = (int)number(argc, argv, 5, 7);
+    if (n < 64 || layers < 0 || runs < 1 || runs > RUNS_MAX)
+        die("TOKENS of 64 at least, LAYERS of 0, RUNS of 1 to 64");
+    for (int i = 0; shape_name(all ? i : 0) && (all || i == 0); i++)
+        bench_shape(all ? shape_name(i) : argv[2], n, layers, runs,
+                    (int)number(argc, argv, 6, 0), (int)number(argc, argv, 7, 0));
 }
 
 static void smoke(void)
@@ -310,14 +359,20 @@ static void smoke(void)
         die("no model written");
     bench(model, 200, 4, 1, 2);
     unlink(model);
+    bench_shape("gemma3-270m", 128, 1, 1, 2, 8);
 }
 
 int main(int argc, char **argv)
 {
     int64_t n = number(argc, argv, 2, 2048), n_new = number(argc, argv, 3, 64);
     int runs = (int)number(argc, argv, 4, 11);
+    if (argc > 2 && strcmp(argv[1], "--shape") == 0) {
+        bench_shapes(argc, argv);
+        return 0;
+    }
     if (argc < 2 || n < 64 || n_new < 1 || runs < 1 || runs > RUNS_MAX)
-        die("usage: bench_capture MODEL.gguf [TOKENS [NEW [RUNS [THREADS]]]], or --smoke");
+        die("usage: bench_capture MODEL [TOKENS [NEW [RUNS [THREADS]]]], --shape NAME, or "
+            "--smoke");
     if (strcmp(argv[1], "--smoke") == 0)
         smoke();
     else

@@ -248,11 +248,12 @@ double forward_flops(const kvt_geometry *g, int64_t n, int64_t tile)
     double last =
         (double)(n - forward_tile_begin(
                          n, forward_tile_of(n, n - 1))); /* rows of the last layer that go on */
-    for (int64_t pos = 0; pos < n; pos += tile) {
-        double m = (double)(n - pos < tile ? n - pos : tile);
-        attention += 4 * m * ((double)pos + m) * hd;
-    }
+    for (int l = 0; l < g->n_layer; l++)
+        for (int64_t pos = 0; pos < n; pos += tile) {
+            int64_t m = n - pos < tile ? n - pos : tile;
+            attention += 4 * (double)(m * (pos + m - attend_first(pos, g->window[l]))) * hd;
+        }
     double in = 2 * e * (hd + 2 * gd), out = 2 * e * hd + 6 * e * (double)g->n_ff;
-    return (double)g->n_layer * (rows * in + attention) +
+    return (double)g->n_layer * rows * in + attention +
            ((double)(g->n_layer - 1) * rows + last) * out;
 }

@@ -11,7 +11,7 @@
 #include "base/half.h"
 #include "base/rng.h"
 
-enum { U32 = 4, I32 = 5, F32 = 6, BOOL = 7, TEXT = 8, ARRAY = 9, F64 = 12, LIMIT = 256 << 20 };
+enum { U32 = 4, I32 = 5, F32 = 6, BOOL = 7, TEXT = 8, ARRAY = 9, F64 = 12, LIMIT = 1 << 30 };
 
 static void put(buf *b, uint64_t value, int n_byte)
 {

@@ -76,6 +76,8 @@ static void mix_base(float *y, const float *p, const float *v, int64_t n_token, 
 }
 
 #if SIMD_X86
+enum { AHEAD = 2048 }; /* bytes of a matrix that are fetched early */
+
 /* One row: two sums of 8 lanes, so that the latency of fma is hidden; y depends on nothing
  * else. Rows are read one behind the other: that is what the hardware prefetches best. */
 SIMD_AVX2 static float dot_avx2(const float *w, const float *x, int64_t k)
@@ -84,11 +86,14 @@ SIMD_AVX2 static float dot_avx2(const float *w, const float *x, int64_t k)
     for (int i = 0; i < 4; i++)
         s[i] = _mm256_setzero_ps();
     int64_t j = 0;
-    for (; j + 32 <= k; j += 32)
+    for (; j + 32 <= k; j += 32) {
+        _mm_prefetch((const char *)(w + j) + AHEAD, _MM_HINT_T0);
+        _mm_prefetch((const char *)(w + j) + AHEAD + 64, _MM_HINT_T0);
 #pragma GCC unroll 4 /* the sums stay in registers */
         for (int i = 0; i < 4; i++)
             s[i] = _mm256_fmadd_ps(_mm256_loadu_ps(w + j + 8 * i),
                                    _mm256_loadu_ps(x + j + 8 * i), s[i]);
+    }
     for (; j + 8 <= k; j += 8)
         s[0] = _mm256_fmadd_ps(_mm256_loadu_ps(w + j), _mm256_loadu_ps(x + j), s[0]);
     float sum = sum8(_mm256_add_ps(_mm256_add_ps(s[0], s[1]), _mm256_add_ps(s[2], s[3])));

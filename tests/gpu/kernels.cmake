@@ -14,6 +14,9 @@ kvt_kernel_test(test_kernels_record)
 kvt_kernel_test(test_kernels_rows)
 kvt_kernel_test(test_kernels_values)
 
+# Address space that no GPU has.
+kvt_gpu_test(test_kernels_far NO_RACES SOURCES test_kernels_far.c device_shim.c)
+
 # The definitions themselves.
 kvt_test(test_device_host LABEL unit MODULES capture SOURCES test_device_host.c)
 target_link_libraries(test_device_host PRIVATE kvt_dep_openmp)

@@ -1,4 +1,4 @@
-/* test_kernels_far.c - rows that lie more than 2^31 values apart: sizes are 64 bits wide
+/* test_far.c - rows that lie more than 2^31 values apart: sizes are 64 bits wide
  * everywhere. The memory is address space of which a few pages are touched, so that these run
  * in the shim only. */
 #include "tests/check.h"

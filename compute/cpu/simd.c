@@ -7,9 +7,20 @@
 #include "kvt/backend.h"
 
 #if SIMD_X86
-static bool held_at(const char *name)
+static bool has_avx2(void)
 {
-    const char *forced = getenv("KVT_SIMD");
+    /* What has AVX2 has F16C, which not every compiler can be asked for. */
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+}
+
+static bool is(const char *forced, const char *name)
+{
     return forced && strcmp(forced, name) == 0;
 }
 #endif
@@ -17,9 +28,7 @@ static bool held_at(const char *name)
 bool simd_avx2(void)
 {
 #if SIMD_X86
-    /* What has AVX2 has F16C, which not every compiler can be asked for. */
-    return !held_at("baseline") && __builtin_cpu_supports("avx2") &&
-           __builtin_cpu_supports("fma");
+    return has_avx2() && !is(getenv("KVT_SIMD"), "baseline");
 #else
     return false;
 #endif
@@ -28,8 +37,11 @@ bool simd_avx2(void)
 bool simd_avx512(void)
 {
 #if SIMD_X86
-    return simd_avx2() && !held_at("avx2") && __builtin_cpu_supports("avx512f") &&
-           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+    if (!has_avx512())
+        return false;
+    const char *forced =
+        getenv("KVT_SIMD"); /* read once: a step of decode asks thousands of times */
+    return !is(forced, "baseline") && !is(forced, "avx2");
 #else
     return false;
 #endif

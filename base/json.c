@@ -37,12 +37,12 @@ static int depth_of(const char *s, size_t n)
     return deepest;
 }
 
-kvt_code json_read(json_t **out, const char *bytes, size_t n, kvt_err *err)
+static kvt_code parse(json_t **out, const char *bytes, size_t n, size_t flags, kvt_err *err)
 {
     if (depth_of(bytes, n) > DEPTH_MAX)
         return kvt_fail(err, KVT_FORMAT, "JSON: nested more than %d deep", DEPTH_MAX);
     json_error_t why;
-    *out = json_loadb(n ? bytes : "", n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    *out = json_loadb(n ? bytes : "", n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | flags, &why);
     if (*out)
         return KVT_OK;
     switch (json_error_code(&why)) {
@@ -57,15 +57,30 @@ kvt_code json_read(json_t **out, const char *bytes, size_t n, kvt_err *err)
     }
 }
 
-kvt_code json_read_file(json_t **out, const char *path, kvt_err *err)
+kvt_code json_read(json_t **out, const char *bytes, size_t n, kvt_err *err)
+{
+    return parse(out, bytes, n, 0, err);
+}
+
+static kvt_code parse_file(json_t **out, const char *path, size_t flags, kvt_err *err)
 {
     buf text;
     buf_init(&text, FILE_LIMIT);
     kvt_code code = file_read(&text, path, FILE_LIMIT, err);
-    if (!code && json_read(out, buf_get(&text), text.n, err))
+    if (!code && parse(out, buf_get(&text), text.n, flags, err))
         code = kvt_within(err, "'%s'", path);
     buf_fini(&text);
     return code;
+}
+
+kvt_code json_read_file(json_t **out, const char *path, kvt_err *err)
+{
+    return parse_file(out, path, 0, err);
+}
+
+kvt_code json_read_file_reals(json_t **out, const char *path, kvt_err *err)
+{
+    return parse_file(out, path, JSON_DECODE_INT_AS_REAL, err);
 }
 
 static const char *type_name(const json_t *value)

@@ -11,6 +11,8 @@
 /* The value is the caller's (json_decref). FORMAT with line and column. */
 KVT_CHECKED kvt_code json_read(json_t **out, const char *bytes, size_t n, kvt_err *err);
 KVT_CHECKED kvt_code json_read_file(json_t **out, const char *path, kvt_err *err);
+/* Every number is a real: for files whose whole numbers may be beyond 64 bits. */
+KVT_CHECKED kvt_code json_read_file_reals(json_t **out, const char *path, kvt_err *err);
 
 /* Members with their types checked: FORMAT names the key, what was expected and got. A missing
  * one is NOTFOUND. */

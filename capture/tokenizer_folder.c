@@ -172,7 +172,8 @@ kvt_code tokenizer_from_json(tokenizer **out, const json_t *root, const tokenize
     return code;
 }
 
-/* A JSON file of the folder that may be missing: NULL then. */
+/* A JSON file of the folder that may be missing: NULL then. transformers writes a
+ * model_max_length of 10^30 into tokenizer_config.json, of which no number is read. */
 static kvt_code read_some(json_t **out, const char *folder, const char *name, kvt_err *err)
 {
     char path[PATH_MAX_BYTES];
@@ -181,7 +182,8 @@ static kvt_code read_some(json_t **out, const char *folder, const char *name, kv
         return err->code;
     if (!file_exists(path))
         return KVT_OK;
-    if (json_read_file(out, path, err))
+    if (strcmp(name, "tokenizer_config.json") == 0 ? json_read_file_reals(out, path, err)
+                                                   : json_read_file(out, path, err))
         return err->code;
     if (json_is_object(*out))
         return KVT_OK;

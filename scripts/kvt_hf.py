@@ -569,13 +569,13 @@ def load(o):
     AttentionMaskInterface.register("kvt_hf", transformers.masking_utils.ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=o.dtype if o.dtype == "auto" else
                                                  getattr(torch, o.dtype), attn_implementation="kvt_hf", **more)
-    tokenizer = None
+    if name and o.tokens_of:  # ids are there, and the conversion of a large vocabulary takes minutes
+        return model.eval().to(o.device), None
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, **more)
     except (OSError, ValueError) as e:
-        if not o.tokens_of:
-            stop(f"no tokenizer: {e}")
-    if name and not o.tokens_of:
+        stop(f"no tokenizer: {e}")
+    if name:
         say("the tokenizer is transformers' own conversion of the GGUF file, which may split text otherwise")
     return model.eval().to(o.device), tokenizer
 

@@ -17,3 +17,6 @@ add_test(NAME test_rows COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test_rows.sh $<TARGE
 set_tests_properties(test_rows PROPERTIES LABELS cli SKIP_RETURN_CODE 77 TIMEOUT 300)
 kvt_test(test_bad_memory LABEL cli MODULES cli
   SOURCES test_bad_memory.c ../gguf_make.c ../model_make.c)
+add_test(NAME test_cli_weights COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test_weights.sh $<TARGET_FILE:kvt>
+                                       ${PROJECT_SOURCE_DIR} $<TARGET_FILE:make_gguf>)
+set_tests_properties(test_cli_weights PROPERTIES LABELS cli SKIP_RETURN_CODE 77 TIMEOUT 300)

@@ -70,10 +70,10 @@ static kvt_code known_type(const char **out, const json_t *o, kvt_err *err)
     if (type_of(&type, o, err))
         return err->code;
     *out = "none";
+    if (config_member(o, "mrope_section"))
+        type = "mrope";
     if (strcmp(type, "default") == 0 || strcmp(type, "none") == 0)
         return KVT_OK;
-    if (json_object_get(o, "mrope_section"))
-        type = "mrope";
     for (int i = 0; known[i]; i++)
         if (strcmp(type, known[i]) == 0) {
             *out = known[i];

@@ -9,4 +9,5 @@ kvt_test(test_weights LABEL unit MODULES capture SOURCES test_weights.c ${gguf_m
 kvt_test(test_checkpoint LABEL unit MODULES capture
   SOURCES test_checkpoint.c ${gguf_make} ${PROJECT_SOURCE_DIR}/tests/model_make_folder.c)
 kvt_test(test_identity LABEL unit MODULES capture SOURCES test_identity.c ${gguf_make})
+kvt_test(test_config LABEL unit MODULES capture SOURCES test_config.c)
 kvt_test(test_padding LABEL unit MODULES capture SOURCES test_padding.c ${gguf_make})

@@ -1,61 +1,33 @@
 #!/usr/bin/env python3
-"""Rotary frequencies as transformers computes them from config.json, for test_config.c.
+"""Rotary frequencies of transformers 5.2.0 (torch 2.6.0), computed in f32 there.
 
     python3 tests/golden/rope.py > tests/golden/rope.txt
 
-Made with transformers 5.2.0, torch 2.15.0 (CPU). A line is: attention factor, frequencies of
-the rotary pairs (f32, shortest digits), a tab, config.json on one line. Nothing is random.
+A line: type theta head_dim factor original beta_fast beta_slow attention_factor frequency...
+Read by tests/unit/test_arch.c.
 """
-import json
-
-import numpy as np
-from transformers import AutoConfig, Gemma3TextConfig
+from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-LLAMA = {"model_type": "llama", "hidden_size": 256, "intermediate_size": 512,
-         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-         "vocab_size": 320, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5}
-QWEN = dict(LLAMA, model_type="qwen2", tie_word_embeddings=True)
-LLAMA3 = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-          "original_max_position_embeddings": 8192}
-YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
-
-
-def old(base, theta, **scaling):
-    """rope_theta and rope_scaling; `type` in place of rope_type as the oldest files have it."""
-    return dict(base, rope_theta=theta, rope_scaling=scaling)
-
-
-def new(base, theta, **scaling):
-    return dict(base, rope_parameters=dict(scaling, rope_theta=theta))
-
-
-WIDE = {"head_dim": 128}
-CONFIGS = [
-    old(LLAMA, 500000.0, **LLAMA3),  # C031
-    new(LLAMA, 500000.0, **LLAMA3),
-    old(dict(LLAMA, **WIDE), 500000.0, **dict(LLAMA3, factor=8.0)),
-    old(LLAMA, 10000.0, type="linear", factor=2.5),
-    new(LLAMA, 10000.0, rope_type="linear", factor=2.5),
-    old(QWEN, 1000000.0, type="yarn", factor=4.0, original_max_position_embeddings=32768),
-    new(QWEN, 1000000.0, **YARN),  # C032
-    new(QWEN, 1000000.0, **YARN, attention_factor=1.0),
-    new(QWEN, 1000000.0, **dict(YARN, factor=64.0)),
-    new(QWEN, 1000000.0, **YARN, beta_fast=4.0),
-    new(QWEN, 1000000.0, **YARN, beta_fast=16.0, beta_slow=2.0, truncate=False),
-    new(QWEN, 1000000.0, **YARN, mscale=1.0, mscale_all_dim=0.8),
-    new(dict(QWEN, model_type="qwen3", **WIDE), 1000000.0, **YARN),
+CASES = [
+    ("linear", 10000.0, 64, 4.0, 4096, 32.0, 1.0),
+    ("yarn", 1000000.0, 64, 4.0, 32768, 32.0, 1.0),
+    ("yarn", 1000000.0, 128, 4.0, 32768, 32.0, 1.0),
+    ("yarn", 150000.0, 64, 64.0, 4096, 32.0, 1.0),
+    ("yarn", 10000.0, 64, 8.0, 2048, 4.0, 1.0),
+    ("llama3", 500000.0, 64, 32.0, 8192, 0.0, 0.0),
+    ("llama3", 500000.0, 128, 8.0, 8192, 0.0, 0.0),
 ]
 
-
-def main():
-    for raw in CONFIGS:
-        config = AutoConfig.for_model(**json.loads(json.dumps(raw)))
-        kind = config.rope_parameters["rope_type"]
-        freq, factor = ROPE_INIT_FUNCTIONS[kind](config, device="cpu")
-        values = " ".join(repr(float(x)) for x in freq.numpy().astype(np.float32))
-        print(f"{float(factor)!r} {values}\t{json.dumps(raw)}")
-
-
-if __name__ == "__main__":
-    main()
+for kind, theta, d, factor, original, fast, slow in CASES:
+    rope = {"rope_type": kind, "rope_theta": theta, "factor": factor}
+    if kind == "yarn":
+        rope |= {"original_max_position_embeddings": original, "beta_fast": fast, "beta_slow": slow}
+    if kind == "llama3":
+        rope |= {"original_max_position_embeddings": original, "low_freq_factor": 1.0,
+                 "high_freq_factor": 4.0}
+    config = LlamaConfig(hidden_size=4 * d, num_attention_heads=4, head_dim=d,
+                         max_position_embeddings=int(original * factor), rope_parameters=rope)
+    freq, attn = ROPE_INIT_FUNCTIONS[kind](config, "cpu")
+    print(kind, theta, d, factor, original, fast, slow, repr(float(attn)),
+          *[repr(float(f)) for f in freq])

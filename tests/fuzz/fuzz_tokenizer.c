@@ -1,6 +1,8 @@
 /* fuzz_tokenizer.c - any vocabulary and any text. An input that begins with GGUF is a model
  * file whose vocabulary is refused or used on fixed texts; any other is a text, of which the
- * first byte says which pre-tokenizer cuts it and whether control tokens are parsed. */
+ * first byte says which pre-tokenizer cuts it, or that it is merged by scores, and whether
+ * control tokens are parsed. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -37,7 +39,8 @@ static void encode(tokenizer *t, const char *text, size_t n, bool parse_special)
             check(is_bos || list.n_lost || !bytes.n ||
                   memcmp(buf_get(&list.text) + list.offset[i], bytes.data, bytes.n) == 0);
             check(tokenizer_is_special(t, list.id[i]) == (list.flag[i] == KVT_TOKEN_SPECIAL));
-            check(parse_special || is_bos || !tokenizer_is_special(t, list.id[i]));
+            check(parse_special || is_bos || list.n_lost ||
+                  !tokenizer_is_special(t, list.id[i]));
         }
     }
     check(n == 0 || tokenizer_whole(text, n) <= n);
@@ -87,10 +90,52 @@ static void run_text(const uint8_t *data, size_t n)
     tokenizer_free(t);
 }
 
+/* Pieces with scores, with bytes for the rest or without, and a space in front or none. */
+static void run_pieces(const uint8_t *data, size_t n)
+{
+    static const char *const pieces[] = {"<unk>",   "<s>",  "a",       "b",     " ",
+                                         "aa",      "aaa",  "ab",      "  ",    "\u2581",
+                                         "\u2581a", "\n\n", "<|end|>", "\u4f60"};
+    enum { PIECES = sizeof pieces / sizeof pieces[0], MOST = PIECES + 256 };
+    static const int32_t types[PIECES] = {
+        TOKEN_UNKNOWN, TOKEN_CONTROL, 1, 1, 1, 1, 1, 1, TOKEN_USER, 1, 1,
+        TOKEN_USER,    TOKEN_CONTROL, 1};
+    char name[256][8];
+    token_text token[MOST];
+    int32_t type[MOST];
+    float score[MOST];
+    kvt_err err;
+    tokenizer *t;
+    tokenizer_source s = tokenizer_source_empty();
+    for (int i = 0; i < MOST; i++) {
+        if (i >= PIECES)
+            snprintf(name[i - PIECES], sizeof name[0], "<0x%02X>",
+                     (unsigned)(i - PIECES) & 0xff);
+        const char *text = i < PIECES ? pieces[i] : name[i - PIECES];
+        token[i] = (token_text){text, strlen(text)};
+        type[i] = i < PIECES ? types[i] : TOKEN_BYTE;
+        score[i] = (float)(i % 5);
+    }
+    s.model = "llama";
+    s.token = token;
+    s.type = type;
+    s.score = score;
+    s.n_token = data[0] & 1 ? PIECES : MOST;
+    s.unk = data[0] & 2 ? 0 : -1;
+    s.bos = 1;
+    s.space = (data[0] >> 4) % 3;
+    s.space_once = data[0] & 64;
+    check(tokenizer_new(&t, &s, &err) == KVT_OK);
+    encode(t, (const char *)data + 1, n - 1, data[0] & 4);
+    tokenizer_free(t);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     if (n >= 4 && memcmp(data, "GGUF", 4) == 0)
         run_model(data, n);
+    else if (n > 0 && data[0] & 8)
+        run_pieces(data, n);
     else if (n > 0)
         run_text(data, n);
     return 0;

@@ -1,5 +1,5 @@
 # Tokenizer and prompt sets.
-foreach(target tokenizer prompts)
+foreach(target tokenizer tokenizer_json prompts)
   add_executable(fuzz_${target} fuzz_${target}.c driver.c)
   kvt_link(fuzz_${target} capture)
   add_test(NAME fuzz_${target} COMMAND fuzz_${target} ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${target} 500

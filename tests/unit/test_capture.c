@@ -1,5 +1,6 @@
 /* test_capture.c - whole captures of tiny random models: every dataset against a forward pass
- * in double, with layers left out, blocks, given and generated responses. */
+ * in double, with layers left out, blocks, given and generated responses, of every
+ * architecture and from weights of several types. */
 #include <math.h>
 
 #include "base/half.h"
@@ -219,7 +220,9 @@ static void check_norms(const both *b, int l, int m)
     int64_t E = b->g->n_hidden;
     kvt_view l1 = take(b, KVT_DS_WO_L1, l), l2 = take(b, KVT_DS_WO_L2, l);
     kvt_view norm = take(b, KVT_DS_HIDDEN_NORM, l);
-    const float *wo = matrix_floats(&model->weights->layer[m].wo);
+    const kvt_matrix *matrix = &model->weights->layer[m].wo;
+    float *room = malloc((size_t)(E * H * D) * sizeof *room);
+    const float *wo = matrix_rows(matrix, 0, E, room);
     for (int64_t t = 0; t < T; t++) {
         for (int64_t h = 0; h < H; h++) {
             const double *v = b->n->v + ((m * G + h / (H / G)) * T + t) * D;
@@ -239,6 +242,7 @@ static void check_norms(const both *b, int l, int m)
             s += pow(b->n->x[(m * T + t) * E + e], 2);
         same("hidden/norm", l, t, ((const float *)norm.data)[t], sqrt(s), 2e-5 * sqrt(s));
     }
+    free(room);
     kvt_trace_done(b->t, &l1);
     kvt_trace_done(b->t, &l2);
     kvt_trace_done(b->t, &norm);
@@ -312,6 +316,21 @@ static const struct way {
     {"every query is late", KVT_REPLAY, NULL, NULL, 30, -1, true, false, 1},
 };
 
+static void check_all(const both *b, kvt_level level)
+{
+    for (int l = 0; l < b->i->n_layer; l++) {
+        int m = b->i->layer_id[l];
+        check_sums(b, l, m);
+        check_blocks(b, l, m);
+        check_vectors(b, l, m);
+        check_moments(b, l, m);
+        check_norms(b, l, m);
+        if (level == KVT_FULL)
+            check_hidden(b, l, m);
+    }
+    check_logits(b);
+}
+
 static void traces_hold_what_was_computed(void **state)
 {
     const struct way *w = *state;
@@ -329,18 +348,57 @@ static void traces_hold_what_was_computed(void **state)
     assert_int_equal(b.i->n_layer, w->layers ? 2 : 4);
     assert_int_equal(b.i->n_query, w->all ? b.T : 64 + b.M);
     assert_int_equal(b.i->facts.block_tokens > 64, w->block_limit > 0);
-    for (int l = 0; l < b.i->n_layer; l++) {
-        int m = b.i->layer_id[l];
-        check_sums(&b, l, m);
-        check_blocks(&b, l, m);
-        check_vectors(&b, l, m);
-        check_moments(&b, l, m);
-        check_norms(&b, l, m);
-        if (w->level == KVT_FULL)
-            check_hidden(&b, l, m);
-    }
-    check_logits(&b);
+    check_all(&b, w->level);
     both_close(&b);
+}
+
+static const struct kind {
+    const char *name, *arch;
+    int layers, kv_heads, window, type;
+} kinds[] = {
+    {"qwen2", "qwen2", 4, 3, 0, QUANT_F32},
+    {"qwen3", "qwen3", 4, 3, 0, QUANT_F32},
+    {"gemma3", "gemma3", 7, 1, 50, QUANT_F32},
+    {"llama of Q8_0", "llama", 4, 3, 0, QUANT_Q8_0},
+    {"qwen2 of BF16", "qwen2", 4, 3, 0, QUANT_BF16},
+    {"gemma3 of Q4_0", "gemma3", 7, 1, 50, QUANT_Q4_0},
+};
+
+static void every_architecture_and_type(void **state)
+{
+    const struct kind *k = *state;
+    model_make_options o = model_make_of(k->arch);
+    kvt_model *kept = model;
+    kvt_err err;
+    o.n_layer = k->layers;
+    o.n_head = 6;
+    o.n_kv_head = k->kv_heads;
+    o.head_dim = 16;
+    o.n_hidden = 64;
+    o.n_ff = 128;
+    o.n_context = 600;
+    o.window = k->window;
+    o.type = k->type;
+    o.spread = 0.1f;
+    assert_true(model_make_gguf(folder_path("kind.gguf"), &o));
+    CHECK_OK(kvt_model_open(&model, folder_path("kind.gguf"), NULL, &ctx, &err), &err);
+    assert_int_equal(model->weights->layer[0].wo.type, k->type);
+    for (int given = 0; given < 2; given++) {
+        kvt_capture_spec s = spec_to("kind.h5");
+        s.level = KVT_FULL;
+        s.response = given ? text : NULL;
+        s.max_new = given ? -1 : 30;
+        s.queries_all = true;
+        run_ok(&s);
+        both b = both_open(folder_path("kind.h5"));
+        assert_string_equal(b.i->facts.model.arch, k->arch);
+        assert_int_equal(b.i->n_layer, k->layers);
+        check_all(&b, KVT_FULL);
+        CHECK_OK(kvt_trace_check(b.t, each_is_ok, NULL, &err), &err);
+        both_close(&b);
+    }
+    kvt_model_close(model);
+    model = kept;
 }
 
 int main(void)
@@ -348,6 +406,7 @@ int main(void)
     static struct CMUnitTest tests[64];
     int n = 0;
     CHECK_ROWS(tests, &n, ways, traces_hold_what_was_computed);
+    CHECK_ROWS(tests, &n, kinds, every_architecture_and_type);
     folder_new();
     int failed = _cmocka_run_group_tests("capture", tests, (size_t)n, open_model, close_model);
     folder_drop(folder_name);

@@ -95,22 +95,20 @@ static int64_t widest_of(const kvt_weights *w, dev_type type)
 void device_weights_plan(device_weights *out, const kvt_weights *host, bool has_bf16)
 {
     const kvt_geometry *g = &host->geometry;
-    bool gemma = host->arch && host->arch->gelu, f32, bf16;
-    *out = (device_weights){.geometry = g, .gelu = gemma};
-    f32 = has_type(host, QUANT_F32);
-    bf16 = gemma || has_type(host, QUANT_BF16);
+    bool gemma = host->arch && host->arch->gelu;
+    bool f32 = has_type(host, QUANT_F32), bf16 = gemma || has_type(host, QUANT_BF16);
+    *out = (device_weights){.geometry = g, .gelu = gemma, .bytes = host->bytes};
     out->type = f32 || (bf16 && !has_bf16) ? DEV_F32 : bf16 ? DEV_BF16 : DEV_F16;
     out->widest = widest_of(host, out->type);
-    out->bytes = host->bytes;
-    if (host->embed.data) { /* else the header alone was read */
-        load count = {0};
-        kvt_weights_layer unused;
-        for (int64_t l = 0; l < g->n_layer; l++)
-            place_layer(&count, &unused, &host->layer[l], g);
-        device_weights rest;
-        place_rest(&count, &rest, host);
-        out->bytes = count.used;
-    }
+    if (!host->embed.data)
+        return; /* only the header was read */
+    load count = {0};
+    kvt_weights_layer unused;
+    device_weights rest;
+    for (int64_t l = 0; l < g->n_layer; l++)
+        place_layer(&count, &unused, &host->layer[l], g);
+    place_rest(&count, &rest, host);
+    out->bytes = count.used;
 }
 
 static kvt_code fill(device_weights *w, int64_t i, const kvt_weights *host, kvt_err *err)

@@ -38,8 +38,8 @@ KVT_CHECKED kvt_code device_weights_new(device_weights **out, kvt_device *d,
                                         const kvt_weights *host, kvt_err *err);
 void device_weights_free(device_weights *w); /* NULL is fine */
 
-/* Without a device, for --plan: everything but pointers. From weights of which only the header
- * was read, too. */
+/* Without a device, for --plan: everything but pointers. The weights may be those of which only
+ * the header was read. */
 void device_weights_plan(device_weights *out, const kvt_weights *host, bool has_bf16);
 
 static inline int device_quant(dev_type t)

@@ -1,65 +1,23 @@
 /* plan.c - what a capture will take: bytes on disk, memory, time. */
-#include <omp.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/size.h"
+#include "capture/plan_speed.h"
 #include "capture/prepare.h"
-#include "compute/backend.h"
-#include "kvt/arena.h"
 
 /* The program with its libraries, vocabulary, HDF5's own buffers; and what OpenBLAS keeps for
  * each thread that calls it (measured, 0.3.21: the packed panels that a product of these shapes
  * touches). */
 enum { BASE_BYTES = 26 << 20, BLAS_BYTES = 3 << 20 };
 
-/* What this machine does now, with all threads. */
-typedef struct speed {
-    double flops, stream; /* 1/s of matrix products, bytes/s of a weight matrix read once */
-} speed;
-
-enum { M = 128, N = 1536, K = 576, STREAM = 24 << 20 }; /* STREAM: floats, beyond the caches */
-
-static kvt_code measure(speed *out, const kvt_backend *b, int n_thread, kvt_err *err)
-{
-    int64_t own = M * K + M * N;
-    float *w = kvt_alloc(STREAM, sizeof *w), *x = kvt_alloc(n_thread * own, sizeof *x);
-    kvt_code code = w && x ? KVT_OK : kvt_fail_memory(err, STREAM * sizeof *w);
-    for (int pass = 0; !code && pass < 2; pass++) { /* the first warms up */
-        int rounds = pass ? 24 : 2;
-        double begin = clock_now();
-#pragma omp parallel for schedule(static) num_threads(n_thread)
-        for (int t = 0; t < n_thread; t++)
-            for (int i = 0; i < rounds; i++)
-                b->gemm(GEMM_NT, &(gemm_args){.c = x + t * own + M * K,
-                                              .a = x + t * own,
-                                              .b = w,
-                                              .m = M,
-                                              .n = N,
-                                              .k = K,
-                                              .lda = K,
-                                              .ldb = K,
-                                              .ldc = N,
-                                              .alpha = 1.0f});
-        out->flops = 2.0 * M * N * K * rounds * n_thread / (clock_now() - begin);
-        begin = clock_now();
-#pragma omp parallel for schedule(static) num_threads(n_thread)
-        for (int t = 0; t < n_thread; t++) /* each writes its own x */
-            for (int64_t i = t; i < STREAM / (64 * K); i += n_thread)
-                b->gemv(x + t * own, w + i * 64 * K, x + M * K, 64, K);
-        out->stream = (double)STREAM * sizeof *w / (clock_now() - begin);
-    }
-    kvt_free(w);
-    kvt_free(x);
-    return code;
-}
-
-static double probe_seconds(const speed *v, const kvt_probe_cost *c, bool record)
+/* Probes run on the processor, wherever the model does. */
+static double probe_seconds(const plan_speed *v, const kvt_probe_cost *c, bool record)
 {
     return c->flops / (0.8 * v->flops) + c->stream_bytes / v->stream +
            (record ? (double)c->file_bytes / 400e6 : 0);
 }
 
-static double seconds_of(const speed *v, const kvt_model *m, const recorder_spec *r,
+static double seconds_of(const plan_speed *v, const kvt_model *m, const recorder_spec *r,
                          bool forced, bool record, int64_t file_bytes)
 {
     const kvt_geometry *g = &m->weights->geometry;
@@ -75,12 +33,26 @@ static double seconds_of(const speed *v, const kvt_model *m, const recorder_spec
         flops += layers * 2 * t * hd * (double)(g->n_hidden + g->head_dim);
     if (record && recorder_has_rows(r, r->n_token))
         flops += layers * 4 * (response + RECORDER_QUERIES) * t * hd;
-    return flops / (0.8 * v->flops) + moved / v->stream +
+    return flops / (0.8 * v->model_flops) + moved / v->model_stream +
            (record ? (double)file_bytes / 400e6 : 0);
 }
 
+/* Memory of the device, with the largest prompt. */
+static void plan_device(kvt_capture_plan *out, const device_weights *w, const forward_spec *f,
+                        const recorder_spec *r, bool record)
+{
+    device_forward_spec d = {.weights = w, .n_token = f->n_token, .n_row = f->n_row};
+    int64_t recorded = 0, bytes = w->bytes + device_forward_bytes(&d, NULL);
+    if (record)
+        (void)recorder_bytes(r, &recorded);
+    bytes += recorded;
+    out->device_bytes = bytes > out->device_bytes ? bytes : out->device_bytes;
+    out->device_weight_bytes = w->bytes;
+}
+
 static kvt_code plan_one(kvt_capture_plan *out, kvt_model *m, const kvt_capture_spec *spec,
-                         const prompt *item, const speed *v, const kvt_ctx *ctx, kvt_err *err)
+                         const prompt *item, const plan_speed *v, const kvt_ctx *ctx,
+                         kvt_err *err)
 {
     prepared p;
     recorder_spec r;
@@ -88,20 +60,29 @@ static kvt_code plan_one(kvt_capture_plan *out, kvt_model *m, const kvt_capture_
     if (prepare(&p, m, spec, item, ctx, err))
         return err->code;
     kvt_code code = capture_recorder(&r, m, spec, &p, ctx, err);
+    const kvt_device *d = m->backend->device;
+    device_weights on_device; /* which may not be there: of the header alone */
+    if (d)
+        device_weights_plan(&on_device, m->weights, d->has_bf16);
     if (!code) {
+        r.device = d ? &on_device : NULL;
         capture_facts(&w, m, spec, &p, &r, ctx, p.max_new);
         if (!spec->no_text) /* of the response: 4 bytes a token is the usual, the rest is known
                              */
             w.n_text += p.is_forced ? (int64_t)p.forced.text.n : 4 * p.max_new;
         forward_spec f = {.weights = m->weights,
                           .ctx = ctx,
+                          .device = r.device,
+                          .top_only = spec->temperature == 0 || p.is_forced,
                           .n_token = r.n_token,
                           .n_row =
                               p.is_forced && p.max_new > r.n_prompt ? p.max_new : r.n_prompt};
         int64_t file =
             spec->record ? kvt_writer_bytes(&w, recorder_has_rows(&r, r.n_token)) : 0;
         int64_t run = forward_bytes(&f) + (spec->record ? recorder_bytes(&r, NULL) : 0);
-        if (p.is_forced)
+        if (d)
+            plan_device(out, &on_device, &f, &r, spec->record);
+        if (p.is_forced && !d)
             run += FORWARD_LOGIT_ROWS * m->weights->geometry.n_vocab * (int64_t)sizeof(float);
         run += kvt_threads(ctx) * (int64_t)BLAS_BYTES;
         run = run > m->map_bytes ? run : m->map_bytes; /* the file is unmapped before */
@@ -124,21 +105,36 @@ static kvt_code plan_one(kvt_capture_plan *out, kvt_model *m, const kvt_capture_
     return code;
 }
 
+/* Says so where a GPU has less than the plan. */
+static void warn_full(const kvt_capture_plan *p, const kvt_ctx *ctx)
+{
+    char need[32], have[32];
+    if (p->device_bytes > p->device_free_bytes)
+        kvt_log(ctx, KVT_LOG_WARN, "capture", "this needs %s on the GPU, %s are free",
+                size_print(p->device_bytes, need, sizeof need),
+                size_print(p->device_free_bytes, have, sizeof have));
+}
+
 kvt_code capture_plan_all(kvt_capture_plan *out, kvt_model *m, const kvt_capture_spec *spec,
                           const kvt_ctx *ctx, kvt_err *err)
 {
-    speed v;
+    plan_speed v;
     memset(out, 0, sizeof *out);
     out->weight_bytes = m->weights->bytes;
+    if (m->backend->device) /* what the weights hold by now was free */
+        out->device_free_bytes = m->backend->device->memory;
     prepare_warn(m, spec, ctx);
-    if (measure(&v, m->backend, kvt_threads(ctx), err))
+    if (plan_measure(&v, m, kvt_threads(ctx), err))
         return err->code;
     if (!spec->prompts) {
         prompt item;
         template_message message[2];
         if (prepare_single(&item, message, spec, err))
             return err->code;
-        return plan_one(out, m, spec, &item, &v, ctx, err);
+        kvt_code one = plan_one(out, m, spec, &item, &v, ctx, err);
+        if (!one)
+            warn_full(out, ctx);
+        return one;
     }
     prompts *set;
     if (prompts_read(&set, spec->prompts, err))
@@ -148,5 +144,7 @@ kvt_code capture_plan_all(kvt_capture_plan *out, kvt_model *m, const kvt_capture
         if ((code = plan_one(out, m, spec, &set->item[i], &v, ctx, err)))
             kvt_within(err, "prompt '%s'", set->item[i].id);
     prompts_free(set);
+    if (!code)
+        warn_full(out, ctx);
     return code;
 }

@@ -185,11 +185,13 @@ static void print_plan(const cli *c, const kvt_capture_plan *p, int n_probe)
         printf("{\"schema\": \"kvt-capture-plan-1\", \"prompt_tokens\": %lld, "
                "\"response_tokens_most\": %lld, \"file_bytes\": %lld, \"memory_bytes\": %lld, "
                "\"weight_bytes\": %lld, \"device_bytes\": %lld, "
-               "\"device_weight_bytes\": %lld, \"seconds\": %s, \"probes\": %d, "
+               "\"device_weight_bytes\": %lld, \"device_free_bytes\": %lld, "
+               "\"seconds\": %s, \"probes\": %d, "
                "\"probe_bytes\": %lld, \"probe_seconds\": %.1f}\n",
                (long long)p->n_prompt, (long long)p->n_response, (long long)p->file_bytes,
                (long long)p->memory_bytes, (long long)p->weight_bytes,
                (long long)p->device_bytes, (long long)p->device_weight_bytes,
+               (long long)p->device_free_bytes,
                real_print(p->seconds, seconds, sizeof seconds), n_probe,
                (long long)p->probe_bytes, p->probe_seconds);
         return;
@@ -198,8 +200,11 @@ static void print_plan(const cli *c, const kvt_capture_plan *p, int n_probe)
            (long long)p->n_response);
     printf("on disk    %s, uncompressed\n", size_print(p->file_bytes, file, sizeof file));
     print_memory("in memory", p->memory_bytes, p->weight_bytes);
-    if (p->device_bytes)
+    if (p->device_bytes) {
         print_memory("on the GPU", p->device_bytes, p->device_weight_bytes);
+        printf("           of %s free there\n",
+               size_print(p->device_free_bytes, file, sizeof file));
+    }
     printf("seconds    about %s, besides loading\n", seconds);
     if (n_probe)
         printf("probes     %d for each prompt, a draft for each of its budgets: of this %s and "

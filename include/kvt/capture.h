@@ -96,6 +96,7 @@ typedef struct kvt_capture_plan {
     int64_t n_prompt, n_response;                   /* tokens; the response at most */
     int64_t file_bytes, memory_bytes, weight_bytes; /* memory of the host */
     int64_t device_bytes, device_weight_bytes;      /* of a GPU; 0: there is none */
+    int64_t device_free_bytes;                      /* that were free when it was opened */
     double seconds;       /* expected on this machine, from a short sgemm measurement */
     int64_t probe_bytes;  /* of file_bytes */
     double probe_seconds; /* of seconds */

@@ -242,6 +242,97 @@ static void the_run_is_described(void **state)
     pair_close(&p);
 }
 
+/* ---- the plan, and what probes read ---- */
+
+static int n_warning;
+
+static void count_warnings(void *user, kvt_log_level level, const char *area, const char *what)
+{
+    (void)user, (void)area;
+    n_warning += level == KVT_LOG_WARN && strstr(what, "on the GPU") != NULL;
+}
+
+/* What --plan says of the device's memory is what a capture takes, to the byte. */
+static void the_plan_holds(void **state)
+{
+    kvt_err err;
+    kvt_capture_counts c;
+    kvt_capture_plan plan;
+    (void)state;
+    for (int type = 0; type <= 8; type += 8) {
+        model_make_options o = model_make_of("gemma3");
+        pair p;
+        o.n_hidden = 64;
+        o.type = type;
+        pair_open(&p, &o, NULL);
+        kvt_device *d = p.device->backend->device;
+        kvt_capture_spec s = pair_spec(text, 9);
+        s.out = folder_path("plan.h5");
+        n_warning = 0;
+        p.ctx.log = count_warnings;
+        CHECK_OK(kvt_capture_planned(p.device, &s, &plan, &p.ctx, &err), &err);
+        assert_int_equal(plan.device_weight_bytes, d->taken);
+        assert_int_equal(plan.device_free_bytes, d->memory);
+        d->peak = d->taken;
+        CHECK_OK(kvt_capture(p.device, &s, &c, &p.ctx, &err), &err);
+        assert_int_equal(plan.device_bytes, d->peak);
+        assert_int_equal(n_warning, 0);
+        d->memory = d->peak - 1;
+        CHECK_OK(kvt_capture_planned(p.device, &s, &plan, &p.ctx, &err), &err);
+        assert_int_equal(n_warning, 1);
+        CHECK_OK(kvt_capture_planned(p.cpu, &s, &plan, &p.ctx, &err), &err);
+        assert_int_equal(plan.device_bytes, 0);
+        pair_close(&p);
+    }
+}
+
+/* The prompt as probes see it while it is captured; layers that are not recorded, too. */
+static kvt_code read_prompt(void *user, const kvt_prompt *prompt, kvt_writer *w,
+                            const kvt_ctx *ctx, kvt_err *err)
+{
+    float *to = user;
+    const kvt_geometry *g = prompt->geometry;
+    int64_t n = prompt->n_prompt * g->head_dim;
+    (void)w, (void)ctx;
+    *to++ = (float)prompt->first;
+    for (int l = 0; l < g->n_layer; l++)
+        for (int h = 0; h < g->n_kv_head; h++, to += 2 * n)
+            if (prompt->keys(prompt->self, l, h, to, err) ||
+                prompt->values(prompt->self, l, h, to + n, err))
+                return err->code;
+    return KVT_OK;
+}
+
+static void probes_see_the_prompt(void **state)
+{
+    enum { ROOM = 1 << 19 };
+    kvt_err err;
+    kvt_capture_counts c;
+    (void)state;
+    for (int type = 0; type <= 1; type++) {
+        model_make_options o = model_make_of("qwen2");
+        float *a = calloc(ROOM, sizeof *a), *b = calloc(ROOM, sizeof *b), size = 0;
+        pair p;
+        o.type = type;
+        pair_open(&p, &o, NULL);
+        kvt_capture_spec s = pair_spec(text, 3);
+        s.out = folder_path("probes.h5");
+        s.layers = "1";
+        s.probes = read_prompt;
+        s.probes_user = a;
+        CHECK_OK(kvt_capture(p.cpu, &s, &c, &p.ctx, &err), &err);
+        s.probes_user = b;
+        CHECK_OK(kvt_capture(p.device, &s, &c, &p.ctx, &err), &err);
+        for (int i = 0; i < ROOM; i++)
+            size = fabsf(a[i]) > size ? fabsf(a[i]) : size;
+        assert_true(a[0] == b[0] && size > 0.1f);
+        for (int i = 1; i < ROOM; i++)
+            CHECK_NEAR((double)b[i], (double)a[i], (type ? 4e-3 : 1e-3) * (double)size);
+        pair_close(&p);
+        free(a), free(b);
+    }
+}
+
 /* ---- what goes wrong ---- */
 
 static void logits_that_are_no_numbers(void **state)
@@ -386,6 +477,8 @@ int main(void)
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(sampled_tokens_are_the_processors);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(nothing_is_recorded);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(the_run_is_described);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(the_plan_holds);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(probes_see_the_prompt);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(logits_that_are_no_numbers);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(no_memory);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(no_device_memory);

@@ -14,7 +14,7 @@
  * of a round at a time, and read as they lie by forward_step(). Products are cut by a grid of
  * row tiles that is anchored where the pass begins (position 0 for a prompt), OpenMP hands out
  * the tiles: the same bytes for any number of threads. Memory is weights + keys and values +
- * O(n_row E) + O(tile T) for each thread.
+ * O(n_row E) + O(tile T) for each thread + the matrices of a round, where they are not f32.
  *
  * With weights on a device the same calls run there (capture/device_forward.h); what they tell
  * is then recorded by `record`, and of the tap only `best` is called. */

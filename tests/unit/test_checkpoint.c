@@ -447,6 +447,39 @@ static void other_folders_are_named(void **state)
                 "nothing.gguf", &err);
 }
 
+/* Data may begin at any byte: one more space behind the header. */
+static void an_odd_place_in_the_file_is_fine(void **state)
+{
+    model_make_options o = model_make_of("qwen2");
+    kvt_weights *w[2];
+    kvt_geometry g;
+    kvt_err err;
+    buf in, out;
+    (void)state;
+    o.type = QUANT_BF16;
+    assert_true(model_make_folder(folder_path("m"), &o, NULL));
+    load(&w[0], &g, folder_path("m"));
+    buf_init(&in, LIMIT);
+    buf_init(&out, LIMIT);
+    CHECK_OK(file_read(&in, folder_path("m/model.safetensors"), LIMIT, &err), &err);
+    uint64_t n = 0;
+    memcpy(&n, in.data, sizeof n);
+    size_t end = 8 + (size_t)n;
+    n++;
+    buf_add(&out, &n, sizeof n);
+    buf_add(&out, in.data + 8, end - 8);
+    buf_char(&out, ' ');
+    buf_add(&out, in.data + end, in.n - end);
+    CHECK_OK(file_write(folder_path("m/model.safetensors"), out.data, out.n, &err), &err);
+    load(&w[1], &g, folder_path("m"));
+    same_weights(w[0], w[1]);
+    kvt_weights_free(w[0]);
+    kvt_weights_free(w[1]);
+    buf_fini(&in);
+    buf_fini(&out);
+    folder_clear();
+}
+
 static void a_tied_flag_and_an_output_matrix_are_one_fact(void **state)
 {
     model_make_options o = model_make_of("qwen2");
@@ -527,7 +560,7 @@ static void no_memory_is_an_error(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[CHECK_COUNT(rows) + 9];
+    struct CMUnitTest tests[CHECK_COUNT(rows) + 10];
     int n = 0;
     folder_new();
     CHECK_ROWS(tests, &n, rows, a_folder_is_the_model_of_its_gguf_file);
@@ -537,6 +570,7 @@ int main(void)
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(the_index_decides);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(an_unlisted_tensor_is_named);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(other_folders_are_named);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(an_odd_place_in_the_file_is_fine);
     tests[n++] =
         (struct CMUnitTest)cmocka_unit_test(a_tied_flag_and_an_output_matrix_are_one_fact);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_tensor_too_few_or_too_many_is_named);

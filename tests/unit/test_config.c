@@ -156,7 +156,8 @@ static void frequencies_are_those_of_transformers(void **state)
     int n = 0;
     (void)state;
     buf_init(&golden, LIMIT);
-    CHECK_OK(file_read(&golden, KVT_SOURCE_DIR "/tests/golden/config_rope.txt", LIMIT, &err), &err);
+    CHECK_OK(file_read(&golden, KVT_SOURCE_DIR "/tests/golden/config_rope.txt", LIMIT, &err),
+             &err);
     buf_char(&golden, 0);
     for (char *line = golden.data, *end; (end = strchr(line, '\n')); line = end + 1, n++) {
         config_model m;

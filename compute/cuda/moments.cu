@@ -8,28 +8,41 @@
 
 enum { PAIRS = 32, SLICES = 8 };
 
-/* Row by row of one pair: x, y its channels. */
+/* A pair of channels, and what it adds up to. */
 typedef struct pair_sum {
+    int64_t at_x, at_y;
+    float pivot_x, pivot_y;
     double x, y, magnitude;
 } pair_sum;
 
-DEVICE_FN pair_sum slice_of(const dev_moments_args *a, int64_t x, int64_t y, int64_t begin,
-                            int64_t end)
+DEVICE_FN void row_add(pair_sum *s, float *centred, float u, float w)
 {
-    int64_t all = a->n_head * a->head_dim;
-    float pivot_x = a->pivot[x], pivot_y = a->pivot[y];
-    pair_sum s;
-    s.x = s.y = s.magnitude = 0;
-    for (int64_t r = begin; r < end; r++) {
-        float u = a->q[r * a->ld + x], w = a->q[r * a->ld + y];
-        float cx = u - pivot_x, cy = w - pivot_y;
-        a->centred[r * all + x] = cx;
-        a->centred[r * all + y] = cy;
-        s.x += (double)cx;
-        s.y += (double)cy;
-        s.magnitude += (double)sqrtf(u * u + w * w);
+    float x = u - s->pivot_x, y = w - s->pivot_y;
+    centred[s->at_x] = x;
+    centred[s->at_y] = y;
+    s->x += (double)x;
+    s->y += (double)y;
+    s->magnitude += (double)sqrtf(u * u + w * w);
+}
+
+/* Rows begin .. end. Eight loads are on their way before the first value is stored. */
+DEVICE_FN void slice_add(pair_sum *s, const dev_moments_args *a, int64_t begin, int64_t end)
+{
+    int64_t r = begin, x = s->at_x, y = s->at_y, all = a->n_head * a->head_dim;
+    s->pivot_x = a->pivot[x];
+    s->pivot_y = a->pivot[y];
+    for (; r + 4 <= end; r += 4) {
+        const float *q0 = a->q + r * a->ld, *q1 = q0 + a->ld, *q2 = q1 + a->ld,
+                    *q3 = q2 + a->ld;
+        float u0 = q0[x], u1 = q1[x], u2 = q2[x], u3 = q3[x];
+        float w0 = q0[y], w1 = q1[y], w2 = q2[y], w3 = q3[y];
+        row_add(s, a->centred + r * all, u0, w0);
+        row_add(s, a->centred + (r + 1) * all, u1, w1);
+        row_add(s, a->centred + (r + 2) * all, u2, w2);
+        row_add(s, a->centred + (r + 3) * all, u3, w3);
     }
-    return s;
+    for (; r < end; r++)
+        row_add(s, a->centred + r * all, a->q[r * a->ld + x], a->q[r * a->ld + y]);
 }
 
 KERNEL(moments_kernel, dev_moments_args)
@@ -38,12 +51,13 @@ KERNEL(moments_kernel, dev_moments_args)
     int64_t half = a.head_dim / 2, pair = BLOCK_X * PAIRS + THREAD_X % PAIRS;
     int64_t slice = THREAD_X / PAIRS, rows = (a.n_row + SLICES - 1) / SLICES;
     bool mine = pair < a.n_head * half;
-    int64_t x = pair / half * a.head_dim + pair % half, y = x + half;
     int64_t begin = slice * rows, end = begin + rows < a.n_row ? begin + rows : a.n_row;
     pair_sum s;
+    s.at_x = pair / half * a.head_dim + pair % half;
+    s.at_y = s.at_x + half;
     s.x = s.y = s.magnitude = 0;
     if (mine)
-        s = slice_of(&a, x, y, begin, end);
+        slice_add(&s, &a, begin, end);
     part[THREAD_X] = s.x;
     part[THREAD_X + SLICES * PAIRS] = s.y;
     part[THREAD_X + 2 * SLICES * PAIRS] = s.magnitude;
@@ -54,8 +68,8 @@ KERNEL(moments_kernel, dev_moments_args)
             s.y += part[THREAD_X + (SLICES + i) * PAIRS];
             s.magnitude += part[THREAD_X + (2 * SLICES + i) * PAIRS];
         }
-        a.sum[x] += s.x;
-        a.sum[y] += s.y;
+        a.sum[s.at_x] += s.x;
+        a.sum[s.at_y] += s.y;
         a.magnitude[pair] += s.magnitude;
     }
 }

@@ -62,20 +62,33 @@ DEVICE_FN candidate block_best(candidate c, top_shared *shared, int set)
     return warp_best(c);
 }
 
-/* Of the logits first, first + step, ..., the best that comes behind `taken`. */
+/* c, or logit i where it is better and comes behind `taken`. */
+DEVICE_FN candidate better_of(candidate c, float z, int64_t i, candidate taken)
+{
+    bool left = taken.id < 0 || z < taken.z || (z == taken.z && i > taken.id);
+    if (left && !isnan(z) && better(z, (int)i, c)) {
+        c.z = z;
+        c.id = (int)i;
+    }
+    return c;
+}
+
+/* Of the logits first, first + step, ..., the best that comes behind `taken`. Four loads are on
+ * their way at a time; a NAN stands for what is behind the end. */
 DEVICE_FN candidate best_behind(const float *logit, int64_t n, int64_t first, int64_t step,
                                 candidate taken)
 {
     candidate c;
     c.z = -INFINITY;
     c.id = -1;
-    for (int64_t i = first; i < n; i += step) {
-        float z = logit[i];
-        bool left = taken.id < 0 || z < taken.z || (z == taken.z && i > taken.id);
-        if (left && !isnan(z) && better(z, (int)i, c)) {
-            c.z = z;
-            c.id = (int)i;
-        }
+    for (int64_t i = first; i < n; i += 4 * step) {
+        float z0 = logit[i], z1 = i + step < n ? logit[i + step] : NAN;
+        float z2 = i + 2 * step < n ? logit[i + 2 * step] : NAN;
+        float z3 = i + 3 * step < n ? logit[i + 3 * step] : NAN;
+        c = better_of(c, z0, i, taken);
+        c = better_of(c, z1, i + step, taken);
+        c = better_of(c, z2, i + 2 * step, taken);
+        c = better_of(c, z3, i + 3 * step, taken);
     }
     return c;
 }

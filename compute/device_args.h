@@ -135,8 +135,9 @@ typedef struct dev_merge_args {
  * open block of queries. A row that ends a block (blocks of `block` queries count from position
  * 0 in the prompt and from N behind it, the prompt's last one ends with it) closes it: open_sum
  * * scale / rows and open_max go as halves to block_sum and block_max, block j of head h at (h
- * * n_block + j - block_first) * T, and start anew. Rows of one call lie all in front of N or
- * all behind. In the order of the rows: f32 within a call's part of a block, then added. */
+ * * n_block + j - block_first) * T, whole rows of T with zeros behind its last query, and start
+ * anew. Rows of one call lie all in front of N or all behind. In the order of the rows: f32
+ * within a call's part of a block, then added. */
 typedef struct dev_record_args {
     const float *p;
     int64_t ld, n_head, n_row, pos, first, n_key;

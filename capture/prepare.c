@@ -85,14 +85,35 @@ static void range_of(int64_t *begin, int64_t *end, int64_t bytes[2], const prepa
     bytes[1] = (int64_t)range.end;
 }
 
+/* A span of the response that is given: its tokens stand behind the prompt's. Its bytes are not
+ * known where some of the text was lost. */
+static bool span_of_response(kvt_span *s, const prepared *p, const prompt_span *span)
+{
+    tokenizer_range bytes;
+    const buf *text = &p->forced.text;
+    if (!p->is_forced ||
+        !prompt_span_in_response(&bytes, span, &p->text, buf_get(text), text->n))
+        return false;
+    template_token_range(&s->begin, &s->end, &p->forced, bytes);
+    s->begin += p->list.n;
+    s->end += p->list.n;
+    if (p->forced.n_lost == 0) {
+        s->byte_begin = (int64_t)(p->list.text.n + bytes.begin);
+        s->byte_end = (int64_t)(p->list.text.n + bytes.end);
+    }
+    return true;
+}
+
 static kvt_code spans(prepared *p, const prompt *item, kvt_err *err)
 {
     for (int i = 0; i < item->n_span; i++) {
         tokenizer_range bytes;
         kvt_span *s = &p->span[p->n_span++];
+        snprintf(s->name, sizeof s->name, "%s", item->span[i].name);
+        if (span_of_response(s, p, &item->span[i]))
+            continue;
         if (prompt_span_find(&bytes, &item->span[i], &p->text, err))
             return err->code;
-        snprintf(s->name, sizeof s->name, "%s", item->span[i].name);
         int64_t place[2];
         range_of(&s->begin, &s->end, place, p, bytes);
         s->byte_begin = place[0];
@@ -196,6 +217,12 @@ static kvt_code limits(prepared *p, const kvt_model *m, const kvt_capture_spec *
              (long long)context, (long long)(context - n), (long long)p->max_new);
         p->max_new = context - n;
     }
+    for (int i = 0; i < p->n_span; i++)
+        if (p->span[i].end > n + p->max_new)
+            return kvt_fail(
+                err, KVT_USAGE,
+                "span '%s' ends with token %lld of the response, which is cut to %lld",
+                p->span[i].name, (long long)(p->span[i].end - n), (long long)p->max_new);
     return KVT_OK;
 }
 

@@ -147,12 +147,12 @@ static const char *find(const char *text, size_t n, const char *what, size_t n_w
     return NULL;
 }
 
-static bool is_in_messages(const prompt *p, const char *what)
+static bool is_in_texts(const prompt *p, const char *what)
 {
     for (int i = 0; i < p->n_message; i++)
         if (find(p->message[i].text, p->message[i].n, what, strlen(what)))
             return true;
-    return false;
+    return p->response && find(p->response, p->n_response, what, strlen(what));
 }
 
 static kvt_code read_span(prompts *set, prompt *p, prompt_span *span, const json_t *value,
@@ -165,8 +165,8 @@ static kvt_code read_span(prompts *set, prompt *p, prompt_span *span, const json
             return err->code;
         memcpy(copy, json_string_value(value), json_string_length(value));
         span->text = copy;
-        if (!*copy || strlen(copy) != json_string_length(value) || !is_in_messages(p, copy))
-            return kvt_fail(err, KVT_USAGE, "its text is not in the prompt");
+        if (!*copy || strlen(copy) != json_string_length(value) || !is_in_texts(p, copy))
+            return kvt_fail(err, KVT_USAGE, "its text is not in the prompt or the response");
         return KVT_OK;
     }
     const json_t *begin = json_array_get(value, 0), *end = json_array_get(value, 1);
@@ -359,6 +359,18 @@ static bool find_text(tokenizer_range *out, const template_text *t, const char *
         }
     }
     return false;
+}
+
+bool prompt_span_in_response(tokenizer_range *out, const prompt_span *span,
+                             const template_text *rendered, const char *response, size_t n)
+{
+    if (!span->text || find_text(out, rendered, span->text))
+        return false;
+    const char *at = find(response, n, span->text, strlen(span->text));
+    if (at)
+        *out = (tokenizer_range){(size_t)(at - response),
+                                 (size_t)(at - response) + strlen(span->text)};
+    return at != NULL;
 }
 
 kvt_code prompt_span_find(tokenizer_range *out, const prompt_span *span,

@@ -19,8 +19,8 @@
 
 enum { PROMPTS_FILE_LIMIT = 1 << 30, PROMPT_ID_MAX = 200, PROMPT_SPANS_MAX = 16 };
 
-/* A named part of the prompt: by its text, or by bytes [begin, end) of the prompt (of the last
- * user message where there are messages). */
+/* A named part of the prompt, or of the response that is given: by its text, or by bytes
+ * [begin, end) of the prompt (of the last user message where there are messages). */
 typedef struct prompt_span {
     char name[32];
     const char *text; /* NULL: the byte range */
@@ -55,6 +55,11 @@ KVT_CHECKED kvt_code prompts_read(prompts **out, const char *path, kvt_err *err)
 KVT_CHECKED kvt_code prompts_parse(prompts **out, const char *bytes, size_t n, const char *name,
                                    kvt_err *err);
 void prompts_free(prompts *set);
+
+/* Whether the span's text is in a response of n bytes, and where. One that the prompt has, too,
+ * is meant there. */
+bool prompt_span_in_response(tokenizer_range *out, const prompt_span *span,
+                             const template_text *rendered, const char *response, size_t n);
 
 /* Where a span lies in the rendered text: its text is looked for in the last user message and
  * then in the others, its byte range counts within the last user message. USAGE: not there. */

@@ -32,7 +32,8 @@ static void sets_resume(void **state)
                      "{\"id\":\"two\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},"
                      "{\"role\":\"assistant\",\"content\":\"Yes?\"},"
                      "{\"role\":\"user\",\"content\":\"Go on.\"}],\"max_new\":2}\n"
-                     "{\"id\":\"three\",\"prompt\":\"Count.\",\"response\":\"One two.\"}\n");
+                     "{\"id\":\"three\",\"prompt\":\"Count.\",\"response\":\"One two.\","
+                     "\"spans\":{\"answer\":\"two\"}}\n");
     s.prompt = NULL;
     s.prompts = list;
     s.max_new = 4;
@@ -57,6 +58,16 @@ static void sets_resume(void **state)
     assert_int_equal(f->n_span, 1);
     assert_string_equal(f->span[0].name, "question");
     assert_true(f->span[0].begin < f->span[0].end && f->span[0].end < f->token.n_prompt);
+    kvt_trace_close(t);
+    /* A span of a response that was given lies behind the prompt. */
+    snprintf(one, sizeof one, "%s/three.h5", s.out);
+    CHECK_OK(kvt_trace_open(&t, one, 0, &err), &err);
+    f = &kvt_trace_info_of(t)->facts;
+    assert_string_equal(f->span[0].name, "answer");
+    assert_true(f->span[0].begin > f->token.n_prompt);
+    assert_true(f->span[0].begin < f->span[0].end);
+    assert_true(f->span[0].end < f->token.n_prompt + f->token.n_response);
+    assert_int_equal(f->span[0].byte_end - f->span[0].byte_begin, 3);
     kvt_trace_close(t);
 }
 

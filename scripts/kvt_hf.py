@@ -171,6 +171,11 @@ def bytes_of(tokenizer):
     return sentence_piece if "<0x00>" in tokenizer.get_vocab() else None
 
 
+def special_ids(tokenizer):
+    """Control tokens: those with a role, and what was added as special without one (<|im_start|>)."""
+    return set(tokenizer.all_special_ids) | {i for i, t in tokenizer.added_tokens_decoder.items() if t.special}
+
+
 class Tokens:
     """Ids of the prompt and, once it is there, of the response; flags, text, and ranges in tokens."""
 
@@ -193,7 +198,7 @@ class Tokens:
 
 def prompt_tokens(tokenizer, o):
     """Tokens of --prompt: with the tokenizer's chat template, or raw."""
-    special = set(tokenizer.all_special_ids)
+    special = special_ids(tokenizer)
     if o.raw:
         ids = tokenizer(o.prompt)["input_ids"]
         text, places = o.prompt, []
@@ -220,7 +225,7 @@ def prompt_tokens(tokenizer, o):
         of_system = [t for t in range(len(ids)) if flag[t] & SYSTEM]
         if of_system:
             facts["system_begin"], facts["system_end"] = of_system[0], of_system[-1] + 1
-        if any(t in o.prompt for t in tokenizer.all_special_tokens):
+        if any(tokenizer.convert_ids_to_tokens(i) in o.prompt for i in special):
             say("the prompt holds text of special tokens: the tokenizer takes it for them")
     return Tokens(ids, flag, o.prompt.encode(), facts)
 
@@ -588,7 +593,7 @@ def main():
     modules = watch(model, seen)
     tokens = trace_tokens(o.tokens_of) if o.tokens_of else prompt_tokens(tokenizer, o)
     rows, reason = run(model, tokens, stop_tokens(model, tokenizer), len(tokenizer) if tokenizer else None, o)
-    special = set(tokenizer.all_special_ids) if tokenizer else set()
+    special = special_ids(tokenizer) if tokenizer else set()
     new = tokens.ids[tokens.n_prompt:]
     tokens.flag += tokens.flag_given if tokens.given else [RESPONSE | (SPECIAL if i in special else 0) for i in new]
     spell = bytes_of(tokenizer) if tokenizer and not tokens.bytes and not o.tokens_of else None

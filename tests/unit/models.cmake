@@ -11,3 +11,4 @@ kvt_test(test_checkpoint LABEL unit MODULES capture
 kvt_test(test_identity LABEL unit MODULES capture SOURCES test_identity.c ${gguf_make})
 kvt_test(test_config LABEL unit MODULES capture SOURCES test_config.c)
 kvt_test(test_padding LABEL unit MODULES capture SOURCES test_padding.c ${gguf_make})
+kvt_test(test_refused_models LABEL unit MODULES capture LIBRARIES jansson SOURCES test_refused_models.c)

@@ -279,7 +279,7 @@ int main(void)
     char file[1024];
     if (!model_path(file, sizeof file))
         return TEST_SKIPPED;
-    if (kvt_model_open(&model, file, NULL, &ctx, &err)) {
+    if (kvt_model_open(&model, file, &(kvt_model_options){.f32 = true}, &ctx, &err)) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }

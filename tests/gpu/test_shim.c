@@ -111,7 +111,7 @@ static void wrong_kernel_is_reported(void **state)
     for (int i = 0; i < 8; i++) {
         orders(i);
         shim_clear();
-        try_args a = {out, in, N, w->what};
+        try_args a = {out, in, N, (int)w->what};
         CHECK_FAILS(try_launch(&a, 1, 1, 64, 1, 0, &err), KVT_DEVICE, w->part, &err);
         assert_string_equal(shim_report(), err.text);
     }

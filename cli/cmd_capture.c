@@ -191,9 +191,8 @@ static void print_plan(const cli *c, const kvt_capture_plan *p, int n_probe)
                (long long)p->n_prompt, (long long)p->n_response, (long long)p->file_bytes,
                (long long)p->memory_bytes, (long long)p->weight_bytes,
                (long long)p->device_bytes, (long long)p->device_weight_bytes,
-               (long long)p->device_free_bytes,
-               real_print(p->seconds, seconds, sizeof seconds), n_probe,
-               (long long)p->probe_bytes, p->probe_seconds);
+               (long long)p->device_free_bytes, real_print(p->seconds, seconds, sizeof seconds),
+               n_probe, (long long)p->probe_bytes, p->probe_seconds);
         return;
     }
     printf("tokens     %lld of prompt, at most %lld of response\n", (long long)p->n_prompt,
@@ -353,6 +352,10 @@ const cli_command cli_command_capture = {
         "that is finished and of the same prompt, model and options is skipped, so that a run "
         "that was stopped goes on where it was. A prompt that fails is reported and the rest "
         "go on (exit status 4).\n\n"
+        "The model is a GGUF file, any part of a split set, or a folder with config.json, "
+        "safetensors and tokenizer.json; llama, mistral, qwen2, qwen3 and gemma3 are run. Its "
+        "matrices stay in the type of the file unless --weights f32 is given. --device auto "
+        "takes the CPU only where no GPU can be used, never because one is too small.\n\n"
         "The model's chat template is applied unless --raw is given. Text that you write is "
         "never parsed for special tokens unless you ask for it. --plan says what a capture "
         "would take, and the end of a capture what it took.\n\n"
@@ -378,6 +381,8 @@ const cli_command cli_command_capture = {
     .examples = {"kvt capture --model smollm2.gguf --prompt 'Why is the sky blue?' -o sky.h5",
                  "kvt capture --model smollm2.gguf --prompts set.jsonl -o traces --max-new 64",
                  "kvt capture --model smollm2.gguf --prompts set.jsonl -o traces --plan",
+                 "kvt capture --model Qwen3-0.6B --prompt 'Why is the sky blue?' -o sky.h5 "
+                 "--device cuda:0",
                  "kvt capture --model smollm2.gguf --probe look=lookaheadkv:look.safetensors "
                  "--trace sky.h5",
                  "kvt capture --model smollm2.gguf --probe laq=draft:tokens=8@10%,25% traces"},

@@ -154,7 +154,7 @@ static void write_index(folder *to)
 static void put_rope(buf *b, const folder *to)
 {
     const model_make_options *o = to->o;
-    const char *key = to->f->v5 ? "rope_type" : "type";
+    const char *key = to->f->v5 || is_gemma(o) ? "rope_type" : "type"; /* both were used */
     if (to->f->rope)
         buf_printf(b, "%s", to->f->rope);
     else if (o->rope_scaling)

@@ -44,6 +44,19 @@ typedef struct calls {
                             cublasGemmAlgo_t);
 } calls;
 
+/* The header says the same types, or this does not compile; nothing is linked. */
+#define SAME(member, call) \
+    _Static_assert(sizeof(((calls *)0)->member == call) > 0, "of another type")
+SAME(create, cublasCreate_v2);
+SAME(destroy, cublasDestroy_v2);
+SAME(version, cublasGetVersion_v2);
+SAME(stream, cublasSetStream_v2);
+SAME(workspace, cublasSetWorkspace_v2);
+SAME(math, cublasSetMathMode);
+SAME(text, cublasGetStatusString);
+SAME(gemm, cublasGemmEx);
+SAME(gemms, cublasGemmStridedBatchedEx);
+
 static const struct call {
     const char *name;
     size_t at;

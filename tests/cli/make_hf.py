@@ -3,8 +3,9 @@
 
 ARCH is llama, qwen2, qwen3 or gemma3. config.json and model.safetensors are of save_pretrained(), the tokenizer
 is trained here on the text below, with the splitting rule that the architecture's own files have. Weights are
-drawn with seed 6 and larger than at the start of a training, so that attention is not even. VARIANT: yarn, llama3,
-linear (scalings of the rotation), bf16 (the type of the weights), parts (several safetensors files).
+drawn with seed 6 and larger than at the start of a training, so that attention is not even. VARIANT: yarn, llama3
+or linear (scalings of the rotation), or bf16 (the type of the weights), or parts (several safetensors files), or
+bf16,parts.
 """
 import sys
 
@@ -79,8 +80,8 @@ def main(arch, folder, variant=""):
             p.normal_(0, 0.15 if p.dim() > 1 else 0.1)
             if p.dim() == 1 and "norm" in name and arch != "gemma3":
                 p.add_(1)  # gains around 1; gemma stores them minus 1
-    model = model.to(torch.bfloat16 if variant == "bf16" else torch.float32)
-    model.save_pretrained(folder, **({"max_shard_size": "100KB"} if variant == "parts" else {}))
+    model = model.to(torch.bfloat16 if "bf16" in variant else torch.float32)
+    model.save_pretrained(folder, **({"max_shard_size": "100KB"} if "parts" in variant else {}))
     tokenizer.save_pretrained(folder)
 
 

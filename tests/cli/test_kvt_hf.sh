@@ -17,10 +17,11 @@ hf() { run "$python" "$source_dir/scripts/kvt_hf.py" --kvt "$kvt" "$@"; }
 prompt="How many ships had passed on the 2nd of March? The keeper of 東京 says 1234, isn't it?"
 long="$prompt On the first of March there were four, and a fog so thick that he counted them by their horns."
 options='--max-new 20 --delay 8 --queries all --level full'
-for which in llama llama:llama3 llama:linear llama:bf16 llama:parts qwen2 qwen2:yarn qwen3 gemma3; do
+for which in llama:llama3 llama:bf16,parts qwen2:yarn qwen3 gemma3; do
     arch=${which%%:*} variant=
     [ "$which" = "$arch" ] || variant=${which#*:}
-    name=$arch$variant
+    name=$arch
+    [ ! -d "$name" ] || name=$arch-$variant
     "$python" "$here/make_hf.py" "$arch" "$name" "$variant" >made 2>&1 || {
         fail "make_hf.py $arch $variant"
         tail -n 3 made

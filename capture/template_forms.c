@@ -2,11 +2,10 @@
  *
  * Each form writes pieces: what the template says, and what a message says. The texts below are
  * those of the models' own templates. */
-#include "capture/template.h"
+#include "capture/template_priv.h"
 
 #include "base/buf.h"
 #include "base/text.h"
-#include "kvt/arena.h"
 
 #include <string.h>
 
@@ -32,8 +31,6 @@ static const inst inst_v3 = {{"[INST] ", "[/INST]"}, {" ", "</s>"}, true};
 static const inst inst_nemo = {{"[INST]", "[/INST]"}, {"", "</s>"}, true};
 
 typedef enum turns { ANY_ORDER, TAKE_TURNS } turns;
-
-typedef struct render render;
 
 struct form {
     template_form form;
@@ -61,148 +58,30 @@ kvt_code template_role_parse(template_role *out, const char *name, kvt_err *err)
                     shown);
 }
 
-/* A rendering on its way. The first failure is kept in `code`; later calls do nothing. */
-struct render {
-    template_text *out;
-    const struct form *form;
-    const char *bos;    /* "" where there is none */
-    template_role role; /* of the message at hand */
-    int message;
-    kvt_code code;
-    kvt_err *err;
-};
-
-/* Appends one piece; an empty one only where it is a message's text. */
-static tokenizer_range add(render *r, const char *text, size_t n, size_t skip, bool is_template)
-{
-    template_text *t = r->out;
-    tokenizer_range range = {t->text.n, t->text.n};
-    if (r->code || (n == 0 && is_template))
-        return range;
-    if (t->n_piece == t->cap) {
-        int64_t cap = t->cap ? 2 * t->cap : 16;
-        template_piece *piece = kvt_resize(t->piece, t->cap, cap, sizeof *piece);
-        if (!piece) {
-            r->code = kvt_fail_memory(r->err, (size_t)cap * sizeof *piece);
-            return range;
-        }
-        t->piece = piece;
-        t->cap = cap;
-    }
-    buf_add(&t->text, text, n);
-    if ((r->code = buf_check(&t->text, r->err)))
-        return range;
-    range.end = t->text.n;
-    t->piece[t->n_piece++] = (template_piece){.begin = range.begin,
-                                              .end = range.end,
-                                              .is_template = is_template,
-                                              .role = r->role,
-                                              .skip = skip,
-                                              .message = r->message};
-    return range;
-}
-
-static tokenizer_range say(render *r, const char *text)
-{
-    return add(r, text, strlen(text), 0, true);
-}
-
-/* What Python's str.strip() takes away, because the templates were written for it. */
-static bool is_space(uint32_t c)
-{
-    return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xa0 ||
-           c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
-           c == 0x202f || c == 0x205f || c == 0x3000;
-}
-
-static size_t leading_space(const char *s, size_t n)
-{
-    size_t at = 0;
-    while (at < n) {
-        uint32_t c;
-        int width = text_decode(&c, (const uint8_t *)s + at, n - at);
-        if (!width || !is_space(c))
-            break;
-        at += (size_t)width;
-    }
-    return at;
-}
-
-static size_t without_trailing_space(const char *s, size_t n)
-{
-    while (n > 0) {
-        size_t at = n - 1;
-        while (at > 0 && n - at < 4 && ((uint8_t)s[at] & 0xc0) == 0x80)
-            at--;
-        uint32_t c;
-        int width = text_decode(&c, (const uint8_t *)s + at, n - at);
-        if (!width || at + (size_t)width != n || !is_space(c))
-            break;
-        n = at;
-    }
-    return n;
-}
-
-/* Bytes [begin, end) of the text of message i, which is what a person wrote. */
-static void quote_part(render *r, const template_message *m, int i, size_t begin, size_t end)
-{
-    r->message = i;
-    r->role = m->role;
-    end = end < begin ? begin : end;
-    tokenizer_range range = add(r, m->text + begin, end - begin, begin, false);
-    if (m->role == TEMPLATE_SYSTEM && r->out->system.end == 0)
-        r->out->system = range;
-    if (m->role == TEMPLATE_USER) {
-        if (r->out->question.end == 0)
-            r->out->prefix = (tokenizer_range){0, range.begin};
-        r->out->question = range;
-    }
-}
-
-static void quote(render *r, const template_message *m, int i, bool trim_front, bool trim_back)
-{
-    quote_part(r, m, i, trim_front ? leading_space(m->text, m->n) : 0,
-               trim_back ? without_trailing_space(m->text, m->n) : m->n);
-}
-
-/* What the template says at the begin of message i. */
-static void enter(render *r, const template_message *m, int i)
-{
-    r->role = m->role;
-    r->message = i;
-}
-
-/* What belongs to no message. */
-static void leave(render *r, template_role role)
-{
-    r->role = role;
-    r->message = -1;
-}
-
 /* What a text begins and ends a turn of chatml with. */
 static void enter_chatml(render *r, const template_message *m, int i)
 {
-    enter(r, m, i);
-    say(r, "<|im_start|>");
-    say(r, role_names[m->role]);
-    say(r, "\n");
+    template_enter(r, m, i);
+    template_say(r, "<|im_start|>");
+    template_say(r, role_names[m->role]);
+    template_say(r, "\n");
 }
 
 static void render_chatml(render *r, const template_message *m, int n)
 {
     if (r->form->system && m[0].role != TEMPLATE_SYSTEM) {
-        leave(r, TEMPLATE_SYSTEM);
-        say(r, "<|im_start|>system\n");
-        r->out->system = say(r, r->form->system);
-        say(r, "<|im_end|>\n");
+        template_leave(r, TEMPLATE_SYSTEM);
+        template_say(r, "<|im_start|>system\n");
+        r->out->system = template_say(r, r->form->system);
+        template_say(r, "<|im_end|>\n");
     }
     for (int i = 0; i < n; i++) {
         enter_chatml(r, &m[i], i);
-        quote(r, &m[i], i, false, false);
-        say(r, "<|im_end|>\n");
+        template_quote(r, &m[i], i, false, false);
+        template_say(r, "<|im_end|>\n");
     }
-    leave(r, TEMPLATE_ASSISTANT);
-    say(r, "<|im_start|>assistant\n");
+    template_leave(r, TEMPLATE_ASSISTANT);
+    template_say(r, "<|im_start|>assistant\n");
 }
 
 /* The last place of `what` in [begin, end) of a text, or the first where `first`; -1: none. */
@@ -265,13 +144,13 @@ static void quote_answer(render *r, const template_message *m, int i, bool think
         begin = skip_lines(m, opened >= 0 ? (size_t)opened + sizeof open - 1 : 0, end);
     }
     if (thinks && (last || end > begin)) {
-        say(r, "<think>\n");
+        template_say(r, "<think>\n");
         if (end > begin)
-            quote_part(r, m, i, begin, end);
-        say(r, "\n</think>\n\n");
+            template_quote_part(r, m, i, begin, end);
+        template_say(r, "\n</think>\n\n");
         text = skip_lines(m, text, m->n);
     }
-    quote_part(r, m, i, text, m->n);
+    template_quote_part(r, m, i, text, m->n);
 }
 
 static void render_qwen3(render *r, const template_message *m, int n)
@@ -282,134 +161,134 @@ static void render_qwen3(render *r, const template_message *m, int n)
         if (m[i].role == TEMPLATE_ASSISTANT)
             quote_answer(r, &m[i], i, i > question, i == n - 1);
         else
-            quote(r, &m[i], i, false, false);
-        say(r, "<|im_end|>\n");
+            template_quote(r, &m[i], i, false, false);
+        template_say(r, "<|im_end|>\n");
     }
-    leave(r, TEMPLATE_ASSISTANT);
-    say(r, "<|im_start|>assistant\n");
+    template_leave(r, TEMPLATE_ASSISTANT);
+    template_say(r, "<|im_start|>assistant\n");
     if (r->form->form == TEMPLATE_QWEN3_SHORT)
-        say(r, NO_THOUGHT);
+        template_say(r, NO_THOUGHT);
 }
 
 static void llama3_header(render *r, const char *role)
 {
-    say(r, "<|start_header_id|>");
-    say(r, role);
-    say(r, "<|end_header_id|>\n\n");
+    template_say(r, "<|start_header_id|>");
+    template_say(r, role);
+    template_say(r, "<|end_header_id|>\n\n");
 }
 
 static void render_llama3(render *r, const template_message *m, int n)
 {
     int i = 0;
-    leave(r, TEMPLATE_SYSTEM);
-    say(r, r->bos);
+    template_leave(r, TEMPLATE_SYSTEM);
+    template_say(r, r->bos);
     if (r->form->system) { /* always there: dates, and behind them what is given */
         bool given = m[0].role == TEMPLATE_SYSTEM;
         llama3_header(r, "system");
-        r->out->system = say(r, r->form->system);
+        r->out->system = template_say(r, r->form->system);
         if (given) {
-            quote(r, &m[0], 0, true, true);
+            template_quote(r, &m[0], 0, true, true);
             r->out->system.end = r->out->text.n;
             i = 1;
         }
-        say(r, "<|eot_id|>");
+        template_say(r, "<|eot_id|>");
     }
     for (; i < n; i++) {
-        enter(r, &m[i], i);
+        template_enter(r, &m[i], i);
         llama3_header(r, role_names[m[i].role]);
-        quote(r, &m[i], i, true, true);
-        say(r, "<|eot_id|>");
+        template_quote(r, &m[i], i, true, true);
+        template_say(r, "<|eot_id|>");
     }
-    leave(r, TEMPLATE_ASSISTANT);
+    template_leave(r, TEMPLATE_ASSISTANT);
     llama3_header(r, "assistant");
 }
 
 static void render_gemma(render *r, const template_message *m, int n)
 {
     bool system = m[0].role == TEMPLATE_SYSTEM;
-    leave(r, TEMPLATE_USER);
-    say(r, r->bos);
+    template_leave(r, TEMPLATE_USER);
+    template_say(r, r->bos);
     for (int i = system; i < n; i++) {
-        enter(r, &m[i], i);
-        say(r, "<start_of_turn>");
-        say(r, m[i].role == TEMPLATE_ASSISTANT ? "model" : "user");
-        say(r, "\n");
+        template_enter(r, &m[i], i);
+        template_say(r, "<start_of_turn>");
+        template_say(r, m[i].role == TEMPLATE_ASSISTANT ? "model" : "user");
+        template_say(r, "\n");
         if (system && i == 1) {
-            quote(r, &m[0], 0, false, false);
-            say(r, "\n\n");
+            template_quote(r, &m[0], 0, false, false);
+            template_say(r, "\n\n");
         }
-        quote(r, &m[i], i, true, true);
-        say(r, "<end_of_turn>\n");
+        template_quote(r, &m[i], i, true, true);
+        template_say(r, "<end_of_turn>\n");
     }
-    leave(r, TEMPLATE_ASSISTANT);
-    say(r, "<start_of_turn>model\n");
+    template_leave(r, TEMPLATE_ASSISTANT);
+    template_say(r, "<start_of_turn>model\n");
 }
 
 static void render_llama2(render *r, const template_message *m, int n)
 {
     bool system = m[0].role == TEMPLATE_SYSTEM;
     for (int i = system; i < n; i++) {
-        enter(r, &m[i], i);
+        template_enter(r, &m[i], i);
         if (m[i].role == TEMPLATE_ASSISTANT) {
-            say(r, " ");
-            quote(r, &m[i], i, true, true);
-            say(r, " </s>");
+            template_say(r, " ");
+            template_quote(r, &m[i], i, true, true);
+            template_say(r, " </s>");
             continue;
         }
-        say(r, r->bos);
-        say(r, "[INST] ");
+        template_say(r, r->bos);
+        template_say(r, "[INST] ");
         if (system && i == 1) {
-            enter(r, &m[0], 0);
-            say(r, "<<SYS>>\n");
-            quote(r, &m[0], 0, false, false);
-            say(r, "\n<</SYS>>\n\n");
+            template_enter(r, &m[0], 0);
+            template_say(r, "<<SYS>>\n");
+            template_quote(r, &m[0], 0, false, false);
+            template_say(r, "\n<</SYS>>\n\n");
         }
         /* The original strips system and user text as one. */
-        quote(r, &m[i], i, !(system && i == 1), true);
-        say(r, " [/INST]");
+        template_quote(r, &m[i], i, !(system && i == 1), true);
+        template_say(r, " [/INST]");
     }
-    leave(r, TEMPLATE_ASSISTANT);
+    template_leave(r, TEMPLATE_ASSISTANT);
 }
 
 static void render_inst(render *r, const template_message *m, int n)
 {
     const inst *w = r->form->inst;
     bool system = m[0].role == TEMPLATE_SYSTEM;
-    leave(r, TEMPLATE_USER);
-    say(r, r->bos);
+    template_leave(r, TEMPLATE_USER);
+    template_say(r, r->bos);
     for (int i = system; i < n; i++) {
         const char *const *around = m[i].role == TEMPLATE_USER ? w->user : w->answer;
-        enter(r, &m[i], i);
-        say(r, around[0]);
+        template_enter(r, &m[i], i);
+        template_say(r, around[0]);
         if (system && i == n - 1) {
-            quote(r, &m[0], 0, false, false);
-            say(r, "\n\n");
+            template_quote(r, &m[0], 0, false, false);
+            template_say(r, "\n\n");
         }
-        quote(r, &m[i], i, false, false);
-        say(r, around[1]);
+        template_quote(r, &m[i], i, false, false);
+        template_say(r, around[1]);
     }
-    leave(r, TEMPLATE_ASSISTANT);
+    template_leave(r, TEMPLATE_ASSISTANT);
 }
 
 static void render_zephyr(render *r, const template_message *m, int n)
 {
     for (int i = 0; i < n; i++) {
-        enter(r, &m[i], i);
-        say(r, "<|");
-        say(r, role_names[m[i].role]);
-        say(r, "|>\n");
-        quote(r, &m[i], i, false, false);
-        say(r, EOS);
-        say(r, "\n");
+        template_enter(r, &m[i], i);
+        template_say(r, "<|");
+        template_say(r, role_names[m[i].role]);
+        template_say(r, "|>\n");
+        template_quote(r, &m[i], i, false, false);
+        template_say(r, EOS);
+        template_say(r, "\n");
     }
-    leave(r, TEMPLATE_ASSISTANT);
-    say(r, "<|assistant|>\n");
+    template_leave(r, TEMPLATE_ASSISTANT);
+    template_say(r, "<|assistant|>\n");
 }
 
 static void render_raw(render *r, const template_message *m, int n)
 {
     for (int i = 0; i < n; i++)
-        quote(r, &m[i], i, false, false);
+        template_quote(r, &m[i], i, false, false);
 }
 
 static const struct form raw = {.form = TEMPLATE_RAW, .name = "raw", .render = render_raw};

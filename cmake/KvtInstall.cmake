@@ -15,6 +15,9 @@ set_target_properties(kvt_static PROPERTIES OUTPUT_NAME kvt LINKER_LANGUAGE C)
 # What a program needs beside -lkvt when it links the archive. HDF5's files are named in full because
 # Debian keeps them in a folder of their own.
 set(KVT_PC_PRIVATE "${HDF5_C_HL_LIBRARIES};${HDF5_C_LIBRARIES};${CSV_LIBRARY};${CBLAS_LIBRARY}")
+if(KVT_HAVE_CUDA)
+  list(APPEND KVT_PC_PRIVATE ${CUDA_cudart_static_LIBRARY} -lrt)
+endif()
 list(REMOVE_DUPLICATES KVT_PC_PRIVATE)
 list(JOIN KVT_PC_PRIVATE " " KVT_PC_PRIVATE)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/kvt.pc.in ${PROJECT_BINARY_DIR}/kvt.pc @ONLY)

@@ -44,6 +44,14 @@ static void forms_are_recognised_by_their_marks(void **state)
         {"<|start_header_id|> <|end_header_id|>", TEMPLATE_LLAMA3},
         {"<|start_header_id|> <|end_header_id|> Cutting Knowledge Date", TEMPLATE_LLAMA3_1},
         {"[INST] <<SYS>>", TEMPLATE_LLAMA2},
+        {"'<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n'", TEMPLATE_QWEN2},
+        {"'[INST] ' + message['content'] + ' [/INST]' .. message['content'] + eos_token + ' '",
+         TEMPLATE_MISTRAL_V1},
+        {"'[INST] ' + message['content'] + ' [/INST]' .. message['content'] + eos_token}}",
+         TEMPLATE_MISTRAL},
+        {"\"[INST] \" + message[\"content\"] + \"[/INST]\" .. \" \" + message[\"content\"]",
+         TEMPLATE_MISTRAL_V3},
+        {"'<|user|>\\n' + message['content'] + eos_token", TEMPLATE_ZEPHYR},
     };
     kvt_err err;
     template_form form;
@@ -56,6 +64,12 @@ static void forms_are_recognised_by_their_marks(void **state)
     }
     assert_int_equal(template_find(&form, NULL, "<|im_start|><|im_sep|>", &err), KVT_FORMAT);
     assert_int_equal(template_find(&form, NULL, "{{ messages }}", &err), KVT_FORMAT);
+    /* A system text of its own, or thoughts, that no form here has. */
+    assert_int_equal(
+        template_find(&form, NULL, "'<|im_start|>system\\nBe odd.<|im_end|>'", &err),
+        KVT_FORMAT);
+    assert_int_equal(template_find(&form, NULL, "<|im_start|> </think>", &err), KVT_FORMAT);
+    assert_int_equal(template_find(&form, NULL, "'<|im_start|>system\\n' + x", &err), KVT_OK);
     assert_int_equal(template_find(&form, "lama3", NULL, &err), KVT_USAGE);
     assert_non_null(strstr(err.text, "did you mean llama"));
 }
@@ -84,6 +98,12 @@ static void classic_forms(void **state)
          "<bos><start_of_turn>user\nS\n\nu1<end_of_turn>\n<start_of_turn>model\na1<end_of_turn>"
          "\n"
          "<start_of_turn>user\nu2<end_of_turn>\n<start_of_turn>model\n"},
+        {TEMPLATE_MISTRAL_V1, 1, "<s>", "<s>[INST]  u1  [/INST] a1\n</s> [INST] u2 [/INST]"},
+        {TEMPLATE_MISTRAL, 1, "<s>", "<s>[INST]  u1  [/INST] a1\n</s>[INST] u2 [/INST]"},
+        {TEMPLATE_MISTRAL_V3, 0, "<s>", "<s>[INST]  u1 [/INST]  a1\n</s>[INST] S\n\nu2[/INST]"},
+        {TEMPLATE_ZEPHYR, 0, NULL,
+         "<|system|>\nS</s>\n<|user|>\n u1 </s>\n<|assistant|>\n a1\n</s>\n<|user|>\nu2</s>\n"
+         "<|assistant|>\n"},
         {TEMPLATE_CHATML, 0, NULL,
          "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\n u1 <|im_end|>\n"
          "<|im_start|>assistant\n a1\n<|im_end|>\n<|im_start|>user\nu2<|im_end|>\n"
@@ -112,6 +132,7 @@ static void messages_that_do_not_fit_are_refused(void **state)
         {TEMPLATE_GEMMA, {user, system}, 2, "expected assistant, got system"},
         {TEMPLATE_GEMMA, {system}, 1, "needs a user message"},
         {TEMPLATE_LLAMA2, {answer}, 1, "'llama2': message 1: expected user, got assistant"},
+        {TEMPLATE_MISTRAL, {system, user}, 2, "'mistral': there is no place for a system"},
         {TEMPLATE_RAW, {system, user}, 2, "no system text"},
         {TEMPLATE_RAW, {answer}, 1, "one text only"},
         {TEMPLATE_CHATML, {user}, 0, "no messages"},

@@ -95,6 +95,7 @@ static void layout(recorder *r, const recorder_spec *s)
             r->stride = most(r->stride, (int64_t)(rows_scratch_bytes(n, d) / 4) + (q + n) * d);
             break;
         }
+    r->temp_bytes = (r->temp_bytes + 63) / 64 * 64;
     r->stride = (r->stride + 15) / 16 * 16;
 }
 
@@ -172,7 +173,7 @@ static device_record_arrays device_arrays(const recorder *r)
     X(nll,      r->n_response)                                                          \
     X(entropy,  r->n_response)                                                          \
     X(pos,      r->n_query)                                                             \
-    X(temp,     r->temp_bytes)                                                          \
+    X(temp,     2 * r->temp_bytes)                                                      \
     X(l1,       r->norms ? (s->device ? lanes : r->g->n_head) * s->n_token : 0)         \
     X(l2,       r->norms ? (s->device ? lanes : r->g->n_head) * s->n_token : 0)         \
     X(k,        device_kv(r))                                                           \

@@ -29,7 +29,7 @@ struct recorder {
     float *logp;          /* f32 [M X] */
     float *nll, *entropy; /* f32 [M] */
     int32_t *pos;         /* i32 [Q] */
-    unsigned char *temp;  /* one layer on its way into the file */
+    unsigned char *temp;  /* two datasets of a layer, one being made, one being written */
     float *l1, *l2;       /* f32 [H T]; on a device [L H T] */
     uint16_t *k, *v;      /* f16 [L G T D] on a device */
     float *scratch;       /* f32 [n_thread stride] */

@@ -8,6 +8,7 @@
 #include "base/half.h"
 #include "compute/rows.h"
 #include "traces/dataset.h"
+#include "traces/writer.h"
 
 typedef struct job {
     recorder *r;
@@ -16,15 +17,27 @@ typedef struct job {
     int64_t n_prompt, n_token, n_query, n_response, n_block;
     int layer; /* of the trace */
     double computing;
+    int at;              /* the half of temp that room() gave last */
+    int64_t used_by[2];  /* the put that reads each half */
+    int64_t last, norms; /* the last put; the one that reads l1 and l2 */
 } job;
 
-static kvt_code put(const job *j, kvt_ds ds, const void *data, kvt_dtype dtype,
-                    const char *axes, size_t rank, const int64_t *dim, kvt_err *err)
+/* Memory for one dataset, while the one before is written. Its next user waits for that put. */
+static kvt_code room(job *j, void **out, kvt_err *err)
+{
+    j->used_by[j->at] = j->last;
+    j->at = !j->at;
+    *out = j->r->temp + j->at * j->r->temp_bytes;
+    return writer_wait(j->w, j->used_by[j->at], err);
+}
+
+static kvt_code put(job *j, kvt_ds ds, const void *data, kvt_dtype dtype, const char *axes,
+                    size_t rank, const int64_t *dim, kvt_err *err)
 {
     if (!dataset_in_level(ds, j->r->spec.level))
         return KVT_OK;
     kvt_view v = kvt_view_of(data, dtype, axes, rank, dim);
-    return kvt_writer_put(j->w, ds, j->layer, &v, err);
+    return writer_put_later(j->w, ds, j->layer, &v, &j->last, err);
 }
 
 /* Keys or values of a kv head of the layer as halves, [T D]: those that a device has brought,
@@ -42,18 +55,20 @@ static void halves(const job *j, bool keys, int64_t kv_head, uint16_t *out)
                               out, &never);
 }
 
-/* Rows of `stride` values as [H T], where the memory of a longest sequence is wider. */
-static float *packed(const job *j, const float *from)
+/* Rows [H T], packed where the memory of a longest sequence is wider. */
+static kvt_code put_packed(job *j, kvt_ds ds, const float *from, kvt_err *err)
 {
-    float *out = (float *)(void *)j->r->temp;
-    for (int64_t h = 0; h < j->r->g->n_head; h++)
-        memcpy(out + h * j->n_token, from + h * j->r->spec.n_token,
-               (size_t)j->n_token * sizeof *out);
-    return out;
+    void *out;
+    int64_t h = j->r->g->n_head, n = j->n_token;
+    if (room(j, &out, err))
+        return err->code;
+    for (int64_t i = 0; i < h; i++)
+        memcpy((float *)out + i * n, from + i * j->r->spec.n_token, (size_t)n * sizeof *from);
+    return put(j, ds, out, KVT_F32, KVT_SHAPE("HT", h, n), err);
 }
 
 /* One head's attention rows, from halves (compute/rows.h). */
-static void rows_of(const job *j, int64_t head, const int32_t *pos)
+static void rows_of(const job *j, uint16_t *out, int64_t head, const int32_t *pos)
 {
     recorder *r = j->r;
     const kvt_geometry *g = r->g;
@@ -65,21 +80,24 @@ static void rows_of(const job *j, int64_t head, const int32_t *pos)
     halves(j, true, head / (g->n_head / g->n_kv_head), half);
     half_to_floats(k, half, n * d);
     half_to_floats(q, r->q + lane * r->n_query * d, j->n_query * d);
-    rows_head((uint16_t *)(void *)r->temp + head * j->n_query * n, q, k, pos, j->n_query, n, d,
-              (float)g->attn_scale, g->window[model_layer], half);
+    rows_head(out + head * j->n_query * n, q, k, pos, j->n_query, n, d, (float)g->attn_scale,
+              g->window[model_layer], half);
 }
 
 static kvt_code write_rows(job *j, const int32_t *pos, kvt_err *err)
 {
     const kvt_geometry *g = j->r->g;
+    void *out;
     if (!recorder_has_rows(&j->r->spec, j->n_token))
         return KVT_OK;
+    if (room(j, &out, err))
+        return err->code;
     double begin = clock_now();
 #pragma omp parallel for schedule(dynamic, 1) num_threads(j->r->n_thread)
     for (int64_t h = 0; h < g->n_head; h++)
-        rows_of(j, h, pos);
+        rows_of(j, out, h, pos);
     j->computing += clock_now() - begin;
-    return put(j, KVT_DS_ROWS, j->r->temp, KVT_F16,
+    return put(j, KVT_DS_ROWS, out, KVT_F16,
                KVT_SHAPE("HQT", g->n_head, j->n_query, j->n_token), err);
 }
 
@@ -108,15 +126,12 @@ static void norms_of(const job *j, const float *wo, int64_t head, int64_t begin)
 }
 
 /* A device has made those of all layers. */
-static kvt_code put_device_norms(const job *j, kvt_err *err)
+static kvt_code put_device_norms(job *j, kvt_err *err)
 {
     const recorder *r = j->r;
-    int64_t h = r->g->n_head, at = j->layer * h * r->spec.n_token;
-    kvt_code code = put(j, KVT_DS_WO_L1, packed(j, r->l1 + at), KVT_F32,
-                        KVT_SHAPE("HT", h, j->n_token), err);
-    return code ? code
-                : put(j, KVT_DS_WO_L2, packed(j, r->l2 + at), KVT_F32,
-                      KVT_SHAPE("HT", h, j->n_token), err);
+    int64_t at = j->layer * r->g->n_head * r->spec.n_token;
+    kvt_code code = put_packed(j, KVT_DS_WO_L1, r->l1 + at, err);
+    return code ? code : put_packed(j, KVT_DS_WO_L2, r->l2 + at, err);
 }
 
 static kvt_code write_norms(job *j, kvt_err *err)
@@ -126,6 +141,8 @@ static kvt_code write_norms(job *j, kvt_err *err)
         return KVT_OK;
     if (j->r->device)
         return put_device_norms(j, err);
+    if (writer_wait(j->w, j->norms, err)) /* of the layer before */
+        return err->code;
     double begin = clock_now();
     int64_t tiles = (j->n_token + 127) / 128;
     int model_layer = j->r->spec.layer_id[j->layer];
@@ -136,9 +153,11 @@ static kvt_code write_norms(job *j, kvt_err *err)
     j->computing += clock_now() - begin;
     kvt_code code =
         put(j, KVT_DS_WO_L1, j->r->l1, KVT_F32, KVT_SHAPE("HT", g->n_head, j->n_token), err);
-    return code ? code
-                : put(j, KVT_DS_WO_L2, j->r->l2, KVT_F32,
-                      KVT_SHAPE("HT", g->n_head, j->n_token), err);
+    if (!code)
+        code = put(j, KVT_DS_WO_L2, j->r->l2, KVT_F32, KVT_SHAPE("HT", g->n_head, j->n_token),
+                   err);
+    j->norms = j->last;
+    return code;
 }
 
 static kvt_code write_kv(job *j, kvt_err *err)
@@ -147,9 +166,11 @@ static kvt_code write_kv(job *j, kvt_err *err)
     if (!dataset_in_level(KVT_DS_KEYS, j->r->spec.level))
         return KVT_OK;
     for (int keys = 1; keys >= 0; keys--) {
-        uint16_t *out = (uint16_t *)(void *)j->r->temp;
+        void *out;
+        if (room(j, &out, err))
+            return err->code;
         for (int64_t h = 0; h < g->n_kv_head; h++)
-            halves(j, keys, h, out + h * j->n_token * g->head_dim);
+            halves(j, keys, h, (uint16_t *)out + h * j->n_token * g->head_dim);
         if (put(j, keys ? KVT_DS_KEYS : KVT_DS_VALUES, out, KVT_F16,
                 KVT_SHAPE("GTD", g->n_kv_head, j->n_token, g->head_dim), err))
             return err->code;
@@ -163,10 +184,12 @@ static kvt_code write_queries(job *j, kvt_err *err)
     int64_t h = r->g->n_head, d = r->g->head_dim, lane = j->layer * h;
     if (!r->queries)
         return KVT_OK;
-    uint16_t *q = (uint16_t *)(void *)r->temp;
+    void *q;
+    if (room(j, &q, err))
+        return err->code;
     for (int64_t i = 0; i < h; i++)
-        memcpy(q + i * j->n_query * d, r->q + (lane + i) * r->n_query * d,
-               (size_t)(j->n_query * d) * sizeof *q);
+        memcpy((uint16_t *)q + i * j->n_query * d, r->q + (lane + i) * r->n_query * d,
+               (size_t)(j->n_query * d) * sizeof *r->q);
     if (put(j, KVT_DS_QUERIES, q, KVT_F16, KVT_SHAPE("HQD", h, j->n_query, d), err) ||
         put(j, KVT_DS_QUERY_MEAN, r->mean + lane * d, KVT_F32, KVT_SHAPE("HD", h, d), err) ||
         put(j, KVT_DS_QUERY_COV, r->cov + lane * d * d, KVT_F32, KVT_SHAPE("HDD", h, d, d),
@@ -176,34 +199,57 @@ static kvt_code write_queries(job *j, kvt_err *err)
                err);
 }
 
-static kvt_code write_sums(job *j, kvt_err *err)
+static kvt_code write_prompt_sums(job *j, kvt_err *err)
 {
-    recorder *r = j->r;
+    const recorder *r = j->r;
+    const future *f = r->future;
+    int64_t h = r->g->n_head, n = j->n_prompt, lane = j->layer * h;
+    void *out;
+    if (room(j, &out, err))
+        return err->code;
+    for (int64_t i = 0; i < h * n; i++)
+        ((float *)out)[i] = (float)f->col_sum[lane * n + i];
+    if (put(j, KVT_DS_COL_SUM, out, KVT_F32, KVT_SHAPE("HN", h, n), err))
+        return err->code;
+    return put(j, KVT_DS_COL_MAX, f->col_max + lane * n, KVT_F32, KVT_SHAPE("HN", h, n), err);
+}
+
+static kvt_code write_future(job *j, kvt_err *err)
+{
+    const recorder *r = j->r;
     const future *f = r->future;
     int64_t h = r->g->n_head, n = j->n_prompt, t = j->n_token, lane = j->layer * h;
-    float *temp = (float *)(void *)r->temp;
-    for (int64_t i = 0; i < h * n; i++)
-        temp[i] = (float)f->col_sum[lane * n + i];
-    if (put(j, KVT_DS_COL_SUM, temp, KVT_F32, KVT_SHAPE("HN", h, n), err) ||
-        put(j, KVT_DS_COL_MAX, f->col_max + lane * n, KVT_F32, KVT_SHAPE("HN", h, n), err))
-        return err->code;
+    void *out;
     if (j->n_response) {
-        future_mean(f, j->layer, t, temp);
-        if (put(j, KVT_DS_FUTURE_MEAN, temp, KVT_F32, KVT_SHAPE("HN", h, n), err) ||
+        if (room(j, &out, err))
+            return err->code;
+        future_mean(f, j->layer, t, out);
+        if (put(j, KVT_DS_FUTURE_MEAN, out, KVT_F32, KVT_SHAPE("HN", h, n), err) ||
             put(j, KVT_DS_FUTURE_MAX, f->future_max + lane * n, KVT_F32, KVT_SHAPE("HN", h, n),
                 err))
             return err->code;
     }
-    future_delayed(f, j->layer, t, temp);
-    if (put(j, KVT_DS_FUTURE_DELAYED, temp, KVT_F32, KVT_SHAPE("HT", h, t), err))
+    if (room(j, &out, err))
         return err->code;
-    if (put(j, KVT_DS_LSE, packed(j, r->lse + lane * r->spec.n_token), KVT_F32,
-            KVT_SHAPE("HT", h, t), err))
+    future_delayed(f, j->layer, t, out);
+    return put(j, KVT_DS_FUTURE_DELAYED, out, KVT_F32, KVT_SHAPE("HT", h, t), err);
+}
+
+static kvt_code write_sums(job *j, kvt_err *err)
+{
+    const recorder *r = j->r;
+    const future *f = r->future;
+    int64_t h = r->g->n_head, lane = j->layer * h;
+    void *out;
+    if (write_prompt_sums(j, err) || write_future(j, err) ||
+        put_packed(j, KVT_DS_LSE, r->lse + lane * r->spec.n_token, err))
         return err->code;
     for (int max = 0; f->spec.blocks && max <= f->spec.block_max; max++) {
-        future_block_rows(f, max, j->layer, t, (uint16_t *)(void *)temp);
-        if (put(j, max ? KVT_DS_BLOCK_MAX : KVT_DS_BLOCK_SUM, temp, KVT_F16,
-                KVT_SHAPE("HJT", h, j->n_block, t), err))
+        if (room(j, &out, err))
+            return err->code;
+        future_block_rows(f, max, j->layer, j->n_token, out);
+        if (put(j, max ? KVT_DS_BLOCK_MAX : KVT_DS_BLOCK_SUM, out, KVT_F16,
+                KVT_SHAPE("HJT", h, j->n_block, j->n_token), err))
             return err->code;
     }
     return KVT_OK;
@@ -226,7 +272,10 @@ static kvt_code write_rest(job *j, int32_t *pos, kvt_err *err)
 {
     recorder *r = j->r;
     int64_t m = j->n_response, block = r->future->spec.block;
-    int32_t *start = (int32_t *)(void *)r->temp;
+    void *room_of;
+    if (room(j, &room_of, err))
+        return err->code;
+    int32_t *start = room_of;
     for (int64_t i = 0; i < j->n_block; i++)
         start[i] = (int32_t)(i < r->future->prompt_blocks
                                  ? i * block
@@ -277,6 +326,8 @@ kvt_code recorder_write(recorder *r, const forward *f, kvt_writer *w, double *se
         if (code && code != KVT_STOPPED && !strstr(err->text, "layer")) /* the writer's own */
             kvt_within(err, "layer %d", r->spec.layer_id[j.layer]);
     }
+    if (!code)
+        code = writer_wait(w, j.last, err);
     if (seconds)
         *seconds = j.computing;
     return code;

@@ -7,22 +7,13 @@
 #include <hdf5.h>
 #include <pthread.h>
 
-typedef struct job {
-    io_job run;
-    void *arg;
-    kvt_err *err;
-    kvt_code code;
-    bool done;
-    struct job *next;
-} job;
-
 static struct {
     pthread_once_t once;
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t more, ended;
     pthread_mutex_t life; /* one start or stop at a time */
     pthread_t thread;
-    job *first, *last;
+    io_later *first, *last;
     int n_holder;
     bool quit, busy;
 } io = {.once = PTHREAD_ONCE_INIT,
@@ -76,13 +67,13 @@ static void *serve(void *unused)
             pthread_cond_wait(&io.more, &io.lock);
         if (!io.first)
             break;
-        job *j = io.first;
+        io_later *j = io.first;
         io.first = j->next;
         if (!io.first)
             io.last = NULL;
         io.busy = true;
         pthread_mutex_unlock(&io.lock);
-        kvt_code code = j->run(j->arg, j->err);
+        kvt_code code = j->run(j->arg, &j->err);
         pthread_mutex_lock(&io.lock);
         io.busy = false;
         j->code = code;
@@ -126,28 +117,48 @@ void io_release(void)
     pthread_mutex_unlock(&io.life);
 }
 
-kvt_code io_do(io_job run, void *arg, kvt_err *err)
+void io_start(io_later *l, io_job run, void *arg)
 {
+    *l = (io_later){.run = run, .arg = arg};
     pthread_mutex_lock(&io.lock);
     if (io.n_holder == 0) {
-        pthread_mutex_unlock(&io.lock);
-        return kvt_fail(err, KVT_IO, "a file that was opened before a fork is used behind it");
+        l->code =
+            kvt_fail(&l->err, KVT_IO, "a file that was opened before a fork is used behind it");
+        l->done = true;
+    } else if (!pthread_equal(pthread_self(), io.thread)) {
+        if (io.last)
+            io.last->next = l;
+        else
+            io.first = l;
+        io.last = l;
+        pthread_cond_signal(&io.more);
     }
-    if (pthread_equal(pthread_self(), io.thread)) {
-        pthread_mutex_unlock(&io.lock);
-        return run(arg, err);
-    }
-    job j = {.run = run, .arg = arg, .err = err};
-    if (io.last)
-        io.last->next = &j;
-    else
-        io.first = &j;
-    io.last = &j;
-    pthread_cond_signal(&io.more);
-    while (!j.done)
-        pthread_cond_wait(&io.ended, &io.lock);
     pthread_mutex_unlock(&io.lock);
-    return j.code;
+}
+
+kvt_code io_wait(io_later *l, kvt_err *err)
+{
+    pthread_mutex_lock(&io.lock);
+    if (!l->done && pthread_equal(pthread_self(), io.thread)) { /* of a job: it runs here */
+        pthread_mutex_unlock(&io.lock);
+        return l->run(l->arg, err);
+    }
+    while (!l->done && io.n_holder > 0)
+        pthread_cond_wait(&io.ended, &io.lock);
+    bool done = l->done;
+    pthread_mutex_unlock(&io.lock);
+    if (!done) /* in a child: its thread went with the parent */
+        return kvt_fail(err, KVT_IO, "a file that was opened before a fork is used behind it");
+    if (l->code)
+        *err = l->err;
+    return l->code;
+}
+
+kvt_code io_do(io_job run, void *arg, kvt_err *err)
+{
+    io_later l;
+    io_start(&l, run, arg);
+    return io_wait(&l, err);
 }
 
 kvt_code io_once(io_job run, void *arg, kvt_err *err)

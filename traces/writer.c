@@ -17,12 +17,27 @@
 #include "traces/facts.h"
 #include "traces/io.h"
 #include "traces/probe_priv.h"
+#include "traces/writer.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kvt/arena.h"
+
+/* One slab on its way into the file. */
+typedef struct put {
+    kvt_writer *w;
+    kvt_ds ds;
+    int layer; /* slab index */
+    const void *bytes;
+    size_t n_byte;
+    uint64_t sum;
+    char digest[KVT_DIGEST_TEXT];
+    io_later later;
+} put;
+
+enum { WRITER_LATER = 8 }; /* puts that may be on their way */
 
 struct kvt_writer {
     char path[1024], temp[1100];
@@ -34,6 +49,8 @@ struct kvt_writer {
     bool *put[KVT_DS_COUNT];     /* [n_slab] */
     bool failed, held;
     int n_probe;
+    put later[WRITER_LATER];
+    int64_t n_later, n_waited; /* puts that were started, and waited for */
 };
 
 int64_t kvt_writer_bytes(const kvt_writer_spec *spec, bool with_rows)
@@ -123,15 +140,6 @@ kvt_code kvt_writer_open(kvt_writer **out, const char *path, const kvt_writer_sp
 /* ---- one slab ------------------------------------------------------------------------------
  */
 
-typedef struct put {
-    kvt_writer *w;
-    kvt_ds ds;
-    int layer; /* slab index */
-    const void *bytes;
-    uint64_t sum;
-    char digest[KVT_DIGEST_TEXT];
-} put;
-
 static kvt_code make_set(kvt_writer *w, kvt_ds ds, kvt_err *err)
 {
     const kvt_dataset *d = kvt_dataset_of(ds);
@@ -194,18 +202,36 @@ static char *gather(char *to, const kvt_view *v, size_t size)
     return to;
 }
 
-static kvt_code put_slab(kvt_writer *w, kvt_ds ds, int layer, const kvt_view *data,
-                         kvt_err *err)
+/* Sums, then the slab. */
+static kvt_code put_whole_job(void *arg, kvt_err *err)
+{
+    put *p = arg;
+    p->sum = digest_64(p->bytes, p->n_byte);
+    digest_of(p->bytes, p->n_byte, p->digest);
+    return put_job(p, err);
+}
+
+/* The slab is one of the dataset, and the view has its shape; *got: type of the values. */
+static kvt_code check_slab(const kvt_writer *w, kvt_ds ds, int layer, const kvt_view *data,
+                           kvt_dtype *got, kvt_err *err)
 {
     const kvt_dataset *d = kvt_dataset_of(ds);
     bool layers = dataset_has_layers(ds);
     int64_t dim[KVT_RANK_MAX], n_slab = layers ? w->spec.n_layer : 1;
     int rank = extents_dims(&w->extent, ds, dim);
-    kvt_dtype got = d->dtype == KVT_F16 && data->dtype == KVT_F32 ? KVT_F32 : d->dtype;
+    *got = d->dtype == KVT_F16 && data->dtype == KVT_F32 ? KVT_F32 : d->dtype;
     if (layer < 0 || layer >= n_slab)
         return kvt_fail(err, KVT_FORMAT, "layer %d of %lld", layer, (long long)n_slab);
-    if (kvt_view_expect(data, d->path, got, d->axes + layers, (size_t)(rank - layers),
-                        dim + layers, err))
+    return kvt_view_expect(data, d->path, *got, d->axes + layers, (size_t)(rank - layers),
+                           dim + layers, err);
+}
+
+static kvt_code put_slab(kvt_writer *w, kvt_ds ds, int layer, const kvt_view *data,
+                         kvt_err *err)
+{
+    const kvt_dataset *d = kvt_dataset_of(ds);
+    kvt_dtype got;
+    if (check_slab(w, ds, layer, data, &got, err))
         return err->code;
     int64_t n = kvt_view_count(data);
     size_t size = kvt_dtype_size(got);
@@ -226,14 +252,20 @@ static kvt_code put_slab(kvt_writer *w, kvt_ds ds, int layer, const kvt_view *da
         p.bytes = half;
     }
     if (!code) {
-        size_t bytes = (size_t)n * kvt_dtype_size(d->dtype);
-        p.sum = digest_64(p.bytes, bytes);
-        digest_of(p.bytes, bytes, p.digest);
-        code = io_do(put_job, &p, err);
+        p.n_byte = (size_t)n * kvt_dtype_size(d->dtype);
+        code = io_do(put_whole_job, &p, err);
     }
     kvt_free(flat);
     kvt_free(half);
     return code;
+}
+
+static kvt_code put_failed(kvt_writer *w, kvt_ds ds, int layer, kvt_err *err)
+{
+    w->failed = true;
+    return dataset_has_layers(ds)
+               ? kvt_within(err, "'%s': %s, layer %d", w->path, kvt_dataset_of(ds)->path, layer)
+               : kvt_within(err, "'%s': %s", w->path, kvt_dataset_of(ds)->path);
 }
 
 kvt_code kvt_writer_put(kvt_writer *w, kvt_ds ds, int layer, const kvt_view *data, kvt_err *err)
@@ -241,12 +273,48 @@ kvt_code kvt_writer_put(kvt_writer *w, kvt_ds ds, int layer, const kvt_view *dat
     if (!dataset_has_layers(ds))
         layer = 0;
     kvt_code code = put_slab(w, ds, layer, data, err);
-    if (!code)
-        return KVT_OK;
-    w->failed = true;
-    return dataset_has_layers(ds)
-               ? kvt_within(err, "'%s': %s, layer %d", w->path, kvt_dataset_of(ds)->path, layer)
-               : kvt_within(err, "'%s': %s", w->path, kvt_dataset_of(ds)->path);
+    return code ? put_failed(w, ds, layer, err) : KVT_OK;
+}
+
+kvt_code writer_wait(kvt_writer *w, int64_t n, kvt_err *err)
+{
+    while (w->n_waited < n) {
+        put *p = &w->later[w->n_waited++ % WRITER_LATER];
+        if (io_wait(&p->later, err))
+            return put_failed(w, p->ds, p->layer, err);
+    }
+    return KVT_OK;
+}
+
+kvt_code writer_put_later(kvt_writer *w, kvt_ds ds, int layer, const kvt_view *data, int64_t *n,
+                          kvt_err *err)
+{
+    kvt_dtype got;
+    layer = dataset_has_layers(ds) ? layer : 0;
+    *n = w->n_later;
+    if (writer_wait(w, w->n_later + 1 - WRITER_LATER, err)) /* for a free place */
+        return err->code;
+    if (check_slab(w, ds, layer, data, &got, err))
+        return put_failed(w, ds, layer, err);
+    if (!contiguous(data) || got != kvt_dataset_of(ds)->dtype)
+        return kvt_writer_put(w, ds, layer, data, err);
+    put *p = &w->later[w->n_later++ % WRITER_LATER];
+    *p = (put){.w = w,
+               .ds = ds,
+               .layer = layer,
+               .bytes = data->data,
+               .n_byte = (size_t)kvt_view_count(data) * kvt_dtype_size(got)};
+    *n = w->n_later;
+    io_start(&p->later, put_whole_job, p);
+    return KVT_OK;
+}
+
+/* What is still on its way says nothing any more. */
+static void forget_later(kvt_writer *w)
+{
+    kvt_err ignored;
+    while (writer_wait(w, w->n_later, &ignored))
+        ;
 }
 
 static kvt_code put_probe(kvt_writer *w, const kvt_probe_data *probe, bool own_layers,
@@ -407,6 +475,7 @@ void kvt_writer_abort(kvt_writer *w)
     if (!w)
         return;
     if (w->held) {
+        forget_later(w);
         if (w->file >= 0 && io_do(drop_job, w, &ignored))
             w->file = -1; /* nothing more can be done for a file that is given up */
         io_release();
@@ -423,8 +492,13 @@ void kvt_writer_abort(kvt_writer *w)
 
 kvt_code kvt_writer_close(kvt_writer *w, kvt_err *err)
 {
-    kvt_code code = w->failed ? kvt_fail(err, KVT_IO, "a dataset could not be written")
-                              : io_do(finish_job, w, err);
+    kvt_code code = writer_wait(w, w->n_later, err);
+    if (code) {
+        kvt_writer_abort(w);
+        return code;
+    }
+    code = w->failed ? kvt_fail(err, KVT_IO, "a dataset could not be written")
+                     : io_do(finish_job, w, err);
     /* The reader's checks on the finished file: also what tells that the disk was full where
      * every call reported success. */
     kvt_trace *t = NULL;

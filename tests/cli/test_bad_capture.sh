@@ -12,7 +12,7 @@ model() { bad "$1" "$2" capture --model "$3" --prompt "a cat" -o new/a.h5 --max-
 
 size=$(wc -c <tiny.gguf)
 model 1 "cannot open 'none.gguf'" none.gguf
-model 1 "expected a GGUF file, got a folder" .
+model 1 "holds GGUF files: give one of them" .
 for n in 0 3 4 12 23 24 100 1000; do # magic, version, counts, keys
     head -c $n tiny.gguf >cut.gguf
     model 1 "truncated" cut.gguf

@@ -6,8 +6,10 @@
 #include "tests/check.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { MOST = 512, TEXT = 16 };
 
@@ -304,6 +306,53 @@ static void equals_the_plain_definition(void **state)
     }
 }
 
+/* C046: the whole text is one word; nothing recurses in it. */
+static void *encode_runs(void *failed)
+{
+    static const char *const unit[] = {"a", "Z", "\u4f60", " ", "\n"};
+    static const size_t count[] = {43000, 131072, 26000, 100000, 10000};
+    static pieces v;
+    kvt_err err;
+    tokenizer *t;
+    begin(&v, true);
+    add(&v, "a", TOKEN_NORMAL, -1);
+    add(&v, "aa", TOKEN_NORMAL, -2);
+    add(&v, "\u2581\u2581", TOKEN_NORMAL, -2);
+    *(bool *)failed = tokenizer_new(&t, &v.source, &err) != KVT_OK;
+    for (int i = 0; i < 5 && !*(bool *)failed; i++) {
+        size_t width = strlen(unit[i]), n = width * count[i];
+        char *text = kvt_alloc((int64_t)n, 1);
+        token_list list;
+        for (size_t k = 0; k < count[i]; k++)
+            memcpy(text + k * width, unit[i], width);
+        token_list_init(&list);
+        clock_t from = clock();
+        *(bool *)failed = tokenizer_encode(t, &list, text, n, NULL, 0, true, &err) ||
+                          list.offset[list.n] != (int64_t)n + 1 ||
+                          clock() - from > CLOCKS_PER_SEC;
+        token_list_fini(&list);
+        kvt_free(text);
+    }
+    tokenizer_free(t);
+    return NULL;
+}
+
+static void long_runs_need_no_stack(void **state)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    bool failed = true;
+    (void)state;
+    assert_int_equal(pthread_attr_init(&attr), 0);
+    size_t size = 64 << 10; /* and what the C library keeps there for thread-local data */
+    while (pthread_attr_setstacksize(&attr, size) ||
+           pthread_create(&thread, &attr, encode_runs, &failed))
+        assert_true((size += 16 << 10) < 8 << 20);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    pthread_attr_destroy(&attr);
+    assert_false(failed);
+}
+
 static void what_is_wrong_is_named(void **state)
 {
     (void)state;
@@ -363,6 +412,7 @@ int main(void)
         cmocka_unit_test(cut_out_tokens_and_the_space_behind_them),
         cmocka_unit_test(ranges_follow_the_spaces),
         cmocka_unit_test(equals_the_plain_definition),
+        cmocka_unit_test(long_runs_need_no_stack),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(memory_may_fail_anywhere),
     };

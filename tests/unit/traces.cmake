@@ -1,5 +1,5 @@
 # Tests of traces/.
-foreach(name trace trace_cache trace_bad trace_room trace_memory result csv import)
+foreach(name trace trace_cache trace_bad trace_room trace_memory writer_later result csv import)
   kvt_test(test_${name} LABEL unit MODULES traces SOURCES test_${name}.c ../synth.c)
   set_tests_properties(test_${name} PROPERTIES ENVIRONMENT
     "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp")

@@ -19,7 +19,7 @@
 #include "capture/model.h"
 #include "kvt/arena.h"
 #include "tests/model_make.h"
-#include "train/lookahead.h"
+#include "train/lookahead_train.h"
 
 enum {
     RUNS_MAX = 64,
@@ -112,17 +112,10 @@ static void begin(bench *b, const kvt_model *m, int64_t n_prompt, int batch, int
                  .n_thread = n_thread};
     look_layout_of(&b->layout, b->g, TOKENS, RANK, ALL_MAPS, 4);
     b->layer = get(b->g->n_layer, sizeof *b->layer);
-    for (int i = 0; i < b->g->n_layer; i++) {
-        const kvt_weights_layer *l = &b->w->layer[i];
-        b->layer[i] = (look_layer){.attn_norm = l->attn_norm,
-                                   .ffn_norm = l->ffn_norm,
-                                   .w = {matrix_floats(&l->wq), matrix_floats(&l->wk),
-                                         matrix_floats(&l->wv), matrix_floats(&l->wo),
-                                         matrix_floats(&l->gate), matrix_floats(&l->up),
-                                         matrix_floats(&l->down)}};
-    }
+    look_model model;
+    look_model_of(&model, b->layer, b->w);
     look_room room = {.n_sample = batch, .n_prompt = n_prompt, .n_thread = n_thread};
-    if (look_new(&b->pass, &(look_model){b->g, b->layer}, &b->layout, &room, &err))
+    if (look_new(&b->pass, &model, &b->layout, &room, &err))
         die(err.text);
     b->param = get(b->layout.n_param, sizeof *b->param);
     b->grad = get(b->layout.n_param, sizeof *b->grad);
@@ -235,7 +228,7 @@ static void run(const char *path, bool once, int64_t n_prompt, int batch, int ru
     double whole[RUNS_MAX], plain[RUNS_MAX], own[RUNS_MAX], share[RUNS_MAX], ratio[RUNS_MAX],
         of_own[RUNS_MAX], blas, linear, attention;
     bench b;
-    kvt_code code = kvt_model_open(&m, path, NULL, &ctx, &err);
+    kvt_code code = kvt_model_open(&m, path, &(kvt_model_options){.f32 = true}, &ctx, &err);
     if (once)
         unlink(path);
     if (code)

@@ -28,6 +28,25 @@ void toy_train_start(double *param, int64_t n)
         param[i] = toy_number(7, (uint32_t)i);
 }
 
+const char *const toy_train_names[TOY_ARCHS] = {"qwen2", "qwen3", "gemma3"};
+
+toy_train toy_train_of(int i)
+{
+    static const toy_train toys[TOY_ARCHS] = {
+        {.arch = {.qkv_bias = true}},
+        {.arch = {.qk_norm = true}},
+        {.arch = {.qk_norm = true, .post_norm = true, .gelu = true},
+         .theta_local = 7,
+         .window = 9},
+    };
+    toy_train t = toys[i];
+    t.n_sample = 2;
+    t.n_thread = 1;
+    t.rank = 1;
+    t.maps = (1 << ADAPTER_MAPS) - 1;
+    return t;
+}
+
 void toy_train_geometry(kvt_geometry *out, const toy_train *t)
 {
     *out = (kvt_geometry){.n_layer = TOY_LAYERS,
@@ -39,6 +58,7 @@ void toy_train_geometry(kvt_geometry *out, const toy_train *t)
                           .n_vocab = 1,
                           .norm_eps = 1e-5,
                           .attn_scale = 0.40625,
+                          .rope_theta_local = t->theta_local,
                           .rope_attn_factor = 1,
                           .embed_scale = 1,
                           .rope_freq = {1, 0.25, 0.0625},
@@ -54,21 +74,43 @@ static real *filled(uint32_t stream, int64_t n, double factor, double shift)
     return out;
 }
 
-static void make_layer(look_layer *l, const kvt_geometry *g, uint32_t stream)
+static void make_layer(look_layer *l, const kvt_geometry *g, const arch *a, uint32_t stream)
 {
-    l->attn_norm = filled(stream, HIDDEN, 0.5, 1);
-    l->ffn_norm = filled(stream + 1, HIDDEN, 0.5, 1);
+    *l = (look_layer){.attn_norm = filled(stream, HIDDEN, 0.5, 1),
+                      .ffn_norm = filled(stream + 1, HIDDEN, 0.5, 1)};
     for (int m = 0; m < ADAPTER_MAPS; m++) {
         int64_t in, out;
         adapter_map_shape(g, (adapter_map_id)m, &in, &out);
         l->w[m] = filled(stream + 2 + (uint32_t)m, in * out, 0.75, 0);
     }
+    if (a->post_norm) {
+        l->post_attn_norm = filled(stream + 9, HIDDEN, 0.5, 1);
+        l->post_ffn_norm = filled(stream + 10, HIDDEN, 0.5, 1);
+    }
+    if (a->qk_norm) {
+        l->q_norm = filled(stream + 11, DIM, 0.5, 1);
+        l->k_norm = filled(stream + 12, DIM, 0.5, 1);
+    }
+    if (a->qkv_bias) {
+        l->bq = filled(stream + 13, TOY_HEADS * DIM, 2, 0);
+        l->bk = filled(stream + 14, KV_HEADS * DIM, 2, 0);
+        l->bv = filled(stream + 15, KV_HEADS * DIM, 2, 0);
+    }
 }
 
 static void free_layer(look_layer *l)
 {
-    free((void *)(uintptr_t)l->attn_norm);
-    free((void *)(uintptr_t)l->ffn_norm);
+    const real *const vectors[] = {l->attn_norm,
+                                   l->ffn_norm,
+                                   l->post_attn_norm,
+                                   l->post_ffn_norm,
+                                   l->q_norm,
+                                   l->k_norm,
+                                   l->bq,
+                                   l->bk,
+                                   l->bv};
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+        free((void *)(uintptr_t)vectors[i]);
     for (int m = 0; m < ADAPTER_MAPS; m++)
         free((void *)(uintptr_t)l->w[m]);
 }
@@ -130,7 +172,7 @@ double toy_run(const toy_train *t, const double *param, double *grad, double *ma
     double loss = NAN;
     toy_train_geometry(&g, t);
     for (int l = 0; l < TOY_LAYERS; l++)
-        make_layer(&layer[l], &g, 100 * (uint32_t)(l + 1));
+        make_layer(&layer[l], &g, &t->arch, 100 * (uint32_t)(l + 1));
     for (int s = 0; s < TOY_SAMPLES; s++) {
         int64_t n = s ? SECOND : TOY_PROMPT;
         sample[s] =
@@ -148,7 +190,7 @@ double toy_run(const toy_train *t, const double *param, double *grad, double *ma
                       .n_thread = t->n_thread,
                       .loss = t->mse ? LOOK_MSE : LOOK_KL,
                       .prompt_only = t->prompt_only};
-    if (look_new(&p, &(look_model){&g, layer}, &layout, &room, &err) == KVT_OK) {
+    if (look_new(&p, &(look_model){&g, &t->arch, layer}, &layout, &room, &err) == KVT_OK) {
         loss = run(p, t, &g, layout.n_param, sample, param, grad, mass);
         look_free(p);
     }

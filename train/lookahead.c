@@ -1,5 +1,5 @@
-/* lookahead.c - a pass over the soft tokens' rows: memory, the order of a layer, norms,
- * rotation and gates; forward, and backward in the opposite order. */
+/* lookahead.c - a pass over the soft tokens' rows: memory and the order of a layer; forward,
+ * and backward in the opposite order. */
 #include "train/lookahead_priv.h"
 
 #include <assert.h>
@@ -48,9 +48,10 @@ static real *reals(carver *c, int64_t n)
     return take(c, n, sizeof(real));
 }
 
-static void carve_saved(carver *c, look_saved *s, const kvt_geometry *g,
+static void carve_saved(carver *c, look_saved *s, const look_model *m,
                         const look_layout *layout, const look_room *room)
 {
+    const kvt_geometry *g = m->geometry;
     int64_t n = layout->n_token, r = room->n_sample * n, hd = g->n_head * g->head_dim,
             gd = g->n_kv_head * g->head_dim, most = room->n_sample * room->n_prompt;
     s->x = reals(c, r * g->n_hidden);
@@ -58,14 +59,18 @@ static void carve_saved(carver *c, look_saved *s, const kvt_geometry *g,
     s->q = reals(c, r * hd);
     s->k = reals(c, r * gd);
     s->v = reals(c, r * gd);
+    s->q_in = m->arch->qk_norm ? reals(c, r * hd) : s->q;
+    s->k_in = m->arch->qk_norm ? reals(c, r * gd) : s->k;
     s->o = reals(c, r * hd);
     s->mid = reals(c, r * g->n_hidden);
+    s->attn = m->arch->post_norm ? reals(c, r * g->n_hidden) : NULL;
+    s->ffn = m->arch->post_norm ? reals(c, r * g->n_hidden) : NULL;
     s->y2 = reals(c, r * g->n_hidden);
     s->gate = reals(c, r * g->n_ff);
     s->up = reals(c, r * g->n_ff);
     s->act = reals(c, r * g->n_ff);
-    for (int m = 0; m < ADAPTER_MAPS; m++)
-        s->xa[m] = reals(c, r * layout->rank);
+    for (int i = 0; i < ADAPTER_MAPS; i++)
+        s->xa[i] = reals(c, r * layout->rank);
     s->prob = reals(c, g->n_head * n * (most + r));
     s->coef = reals(c, g->n_head * most);
 }
@@ -84,9 +89,10 @@ static void carve_own(carver *c, look_own *own, const kvt_geometry *g,
 }
 
 /* Points everything of p into the block, or counts its bytes. */
-static int64_t carve(look_pass *p, char *base, const kvt_geometry *g, const look_layout *layout,
+static int64_t carve(look_pass *p, char *base, const look_model *m, const look_layout *layout,
                      const look_room *room)
 {
+    const kvt_geometry *g = m->geometry;
     carver c = {.base = base};
     look_saved saved;
     look_own own;
@@ -96,10 +102,11 @@ static int64_t carve(look_pass *p, char *base, const kvt_geometry *g, const look
     p->own = take(&c, room->n_thread, sizeof *p->own);
     p->loss = take(&c, g->n_layer * room->n_sample * g->n_head, sizeof *p->loss);
     for (int l = 0; l < g->n_layer; l++)
-        carve_saved(&c, base ? &p->saved[l] : &saved, g, layout, room);
+        carve_saved(&c, base ? &p->saved[l] : &saved, m, layout, room);
     for (int t = 0; t < room->n_thread; t++)
         carve_own(&c, base ? &p->own[t] : &own, g, layout, room);
-    p->table = reals(&c, r * g->head_dim);
+    for (int i = 0; i < 2; i++)
+        p->table[i] = reals(&c, r * g->head_dim);
     p->d_x = reals(&c, r * g->n_hidden);
     p->d_y = reals(&c, r * g->n_hidden);
     p->d_mid = reals(&c, r * g->n_hidden);
@@ -115,10 +122,10 @@ static int64_t carve(look_pass *p, char *base, const kvt_geometry *g, const look
     return c.at;
 }
 
-int64_t look_bytes(const kvt_geometry *g, const look_layout *layout, const look_room *room)
+int64_t look_bytes(const look_model *m, const look_layout *layout, const look_room *room)
 {
     look_pass p;
-    return carve(&p, NULL, g, layout, room);
+    return carve(&p, NULL, m, layout, room);
 }
 
 kvt_code look_new(look_pass **out, const look_model *m, const look_layout *layout,
@@ -132,14 +139,14 @@ kvt_code look_new(look_pass **out, const look_model *m, const look_layout *layou
     p->model = *m;
     p->layout = *layout;
     p->room = *room;
-    int64_t bytes = look_bytes(m->geometry, layout, room);
+    int64_t bytes = look_bytes(m, layout, room);
     p->memory = kvt_alloc(bytes, 1);
     if (!p->memory) {
         look_free(p);
         *out = NULL;
         return kvt_fail_memory(err, bytes);
     }
-    carve(p, p->memory, m->geometry, layout, room);
+    carve(p, p->memory, m, layout, room);
     return KVT_OK;
 }
 
@@ -174,76 +181,6 @@ void look_flops(const kvt_geometry *g, const look_layout *layout, int64_t n_prom
     *attention = 8 * n * all * (double)(g->head_dim * g->n_head * g->n_layer);
 }
 
-/* out [R E] = x / rms(x) gain */
-static void norm(const look_pass *p, real *out, const real *x, const real *gain)
-{
-    int64_t e = p->model.geometry->n_hidden;
-    double eps = p->model.geometry->norm_eps;
-#pragma omp parallel for schedule(static) num_threads(p->room.n_thread)
-    for (int64_t r = 0; r < p->n_row; r++) {
-#ifdef TRAIN_DOUBLE
-        double sum = 0;
-        for (int64_t i = 0; i < e; i++)
-            sum += x[r * e + i] * x[r * e + i];
-        for (int64_t i = 0; i < e; i++)
-            out[r * e + i] = x[r * e + i] / sqrt(sum / (double)e + eps) * gain[i];
-#else
-        cpu_rmsnorm(out + r * e, x + r * e, gain, 1, e, eps);
-#endif
-    }
-}
-
-/* out = skip + what d_y [R E] asks of x through the norm; out may be skip. skip NULL: zero. */
-static void norm_back(const look_pass *p, real *out, const real *skip, const real *x,
-                      const real *gain, const real *d_y)
-{
-    int64_t e = p->model.geometry->n_hidden;
-    double eps = p->model.geometry->norm_eps;
-#pragma omp parallel for schedule(static) num_threads(p->room.n_thread)
-    for (int64_t r = 0; r < p->n_row; r++) {
-        const real *xr = x + r * e, *dr = d_y + r * e;
-        double square = 0, dot = 0;
-        for (int64_t i = 0; i < e; i++) {
-            square += (double)xr[i] * (double)xr[i];
-            dot += (double)(gain[i] * dr[i]) * (double)xr[i];
-        }
-        double inv = 1 / sqrt(square / (double)e + eps);
-        real f = (real)inv, back = (real)(inv * inv * inv * dot / (double)e);
-        for (int64_t i = 0; i < e; i++)
-            out[r * e + i] = (skip ? skip[r * e + i] : 0) + f * gain[i] * dr[i] - back * xr[i];
-    }
-}
-
-/* Turns rows [R n_head D] by their positions, or back. */
-static void rope(const look_pass *p, real *x, int64_t n_head, bool back)
-{
-    int64_t d = p->model.geometry->head_dim, half = d / 2;
-#pragma omp parallel for schedule(static) num_threads(p->room.n_thread)
-    for (int64_t r = 0; r < p->n_row; r++) {
-        const real *c = p->table + r * d, *s = c + half;
-        for (int64_t h = 0; h < n_head; h++) {
-            real *a = x + (r * n_head + h) * d, *b = a + half;
-            for (int64_t i = 0; i < half; i++) {
-                real u = a[i], w = b[i], turn = back ? -s[i] : s[i];
-                a[i] = u * c[i] - w * turn;
-                b[i] = w * c[i] + u * turn;
-            }
-        }
-    }
-}
-
-static void fill_table(look_pass *p)
-{
-    const kvt_geometry *g = p->model.geometry;
-    int64_t d = g->head_dim, n = p->layout.n_token;
-    for (int64_t r = 0; r < p->n_row; r++)
-        for (int64_t i = 0; i < d / 2; i++) {
-            double angle = (double)(p->sample[r / n].n_prompt + r % n) * g->rope_freq[i];
-            p->table[r * d + i] = (real)(cos(angle) * g->rope_attn_factor);
-            p->table[r * d + d / 2 + i] = (real)(sin(angle) * g->rope_attn_factor);
-        }
-}
-
 static look_linear linear(const look_pass *p, int layer, adapter_map_id map, const real *param,
                           real *grad)
 {
@@ -259,45 +196,35 @@ static look_linear linear(const look_pass *p, int layer, adapter_map_id map, con
     return l;
 }
 
-static void add(const look_pass *p, real *out, const real *x, const real *y, int64_t width)
+/* The three maps of a layer's input; the last layer has no use for values. */
+static void queries_keys_values(const look_pass *p, int i, const real *param, real *grad,
+                                look_linear out[3])
 {
-#pragma omp parallel for schedule(static) num_threads(p->room.n_thread)
-    for (int64_t r = 0; r < p->n_row; r++)
-        for (int64_t i = r * width; i < (r + 1) * width; i++)
-            out[i] = x[i] + y[i];
+    out[0] = linear(p, i, ADAPTER_Q, param, grad);
+    out[1] = linear(p, i, ADAPTER_K, param, grad);
+    out[2] = linear(p, i, ADAPTER_V, param, grad);
 }
 
-/* act = silu(gate) up */
-static void gates(const look_pass *p, look_saved *s)
+static void attention_forward(look_pass *p, int i, const real *param)
 {
-    int64_t f = p->model.geometry->n_ff;
-#pragma omp parallel for schedule(static) num_threads(p->room.n_thread)
-    for (int64_t r = 0; r < p->n_row; r++) {
-#ifdef TRAIN_DOUBLE
-        for (int64_t i = r * f; i < (r + 1) * f; i++)
-            s->act[i] = s->gate[i] / (1 + exp(-s->gate[i])) * s->up[i];
-#else
-        memcpy(s->act + r * f, s->gate + r * f, (size_t)f * sizeof *s->act);
-        cpu_silu_mul(s->act + r * f, s->up + r * f, f);
-#endif
-    }
-}
-
-static void gates_back(look_pass *p, const look_saved *s)
-{
-    int64_t f = p->model.geometry->n_ff;
-#pragma omp parallel for schedule(static) num_threads(p->room.n_thread)
-    for (int64_t r = 0; r < p->n_row; r++)
-        for (int64_t i = r * f; i < (r + 1) * f; i++) {
-#ifdef TRAIN_DOUBLE
-            real sigma = 1 / (1 + exp(-s->gate[i]));
-#else
-            real sigma = 1 / (1 + expf(-s->gate[i]));
-#endif
-            real silu = s->gate[i] * sigma;
-            p->d_up[i] = p->d_act[i] * silu;
-            p->d_gate[i] = p->d_act[i] * s->up[i] * (sigma + silu * (1 - sigma));
-        }
+    const look_layer *w = &p->model.layer[i];
+    const kvt_geometry *g = p->model.geometry;
+    look_saved *s = &p->saved[i];
+    bool last = i == g->n_layer - 1;
+    int64_t d = g->head_dim, n = p->n_row;
+    look_linear qkv[3];
+    queries_keys_values(p, i, param, NULL, qkv);
+    look_norm(p, s->y, s->x, w->attn_norm, n, g->n_hidden);
+    look_linear_forward(p, s, qkv, last ? 2 : 3, s->y, (real *[]){s->q_in, s->k_in, s->v});
+    look_bias(p, s->q_in, w->bq, g->n_head * d);
+    look_bias(p, s->k_in, w->bk, g->n_kv_head * d);
+    if (!last)
+        look_bias(p, s->v, w->bv, g->n_kv_head * d);
+    look_norm(p, s->q, s->q_in, w->q_norm, n * g->n_head, d);
+    look_norm(p, s->k, s->k_in, w->k_norm, n * g->n_kv_head, d);
+    look_rope(p, i, s->q, g->n_head, false);
+    look_rope(p, i, s->k, g->n_kv_head, false);
+    look_attend_forward(p, i);
 }
 
 static void layer_forward(look_pass *p, int i, const real *param)
@@ -305,29 +232,49 @@ static void layer_forward(look_pass *p, int i, const real *param)
     const look_layer *w = &p->model.layer[i];
     const kvt_geometry *g = p->model.geometry;
     look_saved *s = &p->saved[i];
-    bool last = i == g->n_layer - 1;
-    look_linear qkv[] = {linear(p, i, ADAPTER_Q, param, NULL),
-                         linear(p, i, ADAPTER_K, param, NULL),
-                         linear(p, i, ADAPTER_V, param, NULL)};
-    norm(p, s->y, s->x, w->attn_norm);
-    look_linear_forward(p, s, qkv, last ? 2 : 3, s->y, (real *[]){s->q, s->k, s->v});
-    rope(p, s->q, g->n_head, false);
-    rope(p, s->k, g->n_kv_head, false);
-    look_attend_forward(p, i);
-    if (last)
+    attention_forward(p, i, param);
+    if (i == g->n_layer - 1)
         return;
     look_linear o = linear(p, i, ADAPTER_O, param, NULL),
                 down = linear(p, i, ADAPTER_DOWN, param, NULL);
     look_linear gate_up[] = {linear(p, i, ADAPTER_GATE, param, NULL),
                              linear(p, i, ADAPTER_UP, param, NULL)};
-    real *next = p->saved[i + 1].x;
-    look_linear_forward(p, s, &o, 1, s->o, (real *[]){s->mid});
-    add(p, s->mid, s->mid, s->x, g->n_hidden);
-    norm(p, s->y2, s->mid, w->ffn_norm);
+    real *next = p->saved[i + 1].x, *attn = s->attn ? s->attn : s->mid,
+         *ffn = s->ffn ? s->ffn : next;
+    look_linear_forward(p, s, &o, 1, s->o, &attn);
+    look_residual(p, s->mid, s->x, attn, w->post_attn_norm);
+    look_norm(p, s->y2, s->mid, w->ffn_norm, p->n_row, g->n_hidden);
     look_linear_forward(p, s, gate_up, 2, s->y2, (real *[]){s->gate, s->up});
-    gates(p, s);
-    look_linear_forward(p, s, &down, 1, s->act, (real *[]){next});
-    add(p, next, next, s->mid, g->n_hidden);
+    look_gates(p, s);
+    look_linear_forward(p, s, &down, 1, s->act, &ffn);
+    look_residual(p, next, s->mid, ffn, w->post_ffn_norm);
+}
+
+/* The gradient of a branch, from that of the sum that it is part of; d_y is free then. */
+static const real *branch_back(look_pass *p, const real *d_sum, const real *branch,
+                               const real *gain)
+{
+    look_norm_back(p, p->d_y, NULL, branch, gain, d_sum, p->n_row, p->model.geometry->n_hidden);
+    return gain ? p->d_y : d_sum;
+}
+
+/* d_x, of what the layer hands on, to d_mid and d_o. */
+static void feed_forward_back(look_pass *p, int i, const real *param, real *grad)
+{
+    const look_layer *w = &p->model.layer[i];
+    const look_saved *s = &p->saved[i];
+    look_linear o = linear(p, i, ADAPTER_O, param, grad),
+                down = linear(p, i, ADAPTER_DOWN, param, grad);
+    look_linear gate_up[] = {linear(p, i, ADAPTER_GATE, param, grad),
+                             linear(p, i, ADAPTER_UP, param, grad)};
+    const real *d_branch = branch_back(p, p->d_x, s->ffn, w->post_ffn_norm);
+    look_linear_backward(p, s, &down, 1, s->act, &d_branch, p->d_act);
+    look_gates_back(p, s);
+    look_linear_backward(p, s, gate_up, 2, s->y2, (const real *[]){p->d_gate, p->d_up}, p->d_y);
+    look_norm_back(p, p->d_mid, p->d_x, s->mid, w->ffn_norm, p->d_y, p->n_row,
+                   p->model.geometry->n_hidden);
+    d_branch = branch_back(p, p->d_mid, s->attn, w->post_attn_norm);
+    look_linear_backward(p, s, &o, 1, s->o, &d_branch, p->d_o);
 }
 
 /* d_x: gradient of what the layer hands on; becomes that of what came in. */
@@ -337,27 +284,20 @@ static void layer_backward(look_pass *p, int i, const real *param, real *grad)
     const kvt_geometry *g = p->model.geometry;
     const look_saved *s = &p->saved[i];
     bool last = i == g->n_layer - 1;
-    look_linear qkv[] = {linear(p, i, ADAPTER_Q, param, grad),
-                         linear(p, i, ADAPTER_K, param, grad),
-                         linear(p, i, ADAPTER_V, param, grad)};
-    if (!last) {
-        look_linear o = linear(p, i, ADAPTER_O, param, grad),
-                    down = linear(p, i, ADAPTER_DOWN, param, grad);
-        look_linear gate_up[] = {linear(p, i, ADAPTER_GATE, param, grad),
-                                 linear(p, i, ADAPTER_UP, param, grad)};
-        look_linear_backward(p, s, &down, 1, s->act, (const real *[]){p->d_x}, p->d_act);
-        gates_back(p, s);
-        look_linear_backward(p, s, gate_up, 2, s->y2, (const real *[]){p->d_gate, p->d_up},
-                             p->d_y);
-        norm_back(p, p->d_mid, p->d_x, s->mid, w->ffn_norm, p->d_y);
-        look_linear_backward(p, s, &o, 1, s->o, (const real *[]){p->d_mid}, p->d_o);
-    }
+    int64_t d = g->head_dim, n = p->n_row;
+    look_linear qkv[3];
+    queries_keys_values(p, i, param, grad, qkv);
+    if (!last)
+        feed_forward_back(p, i, param, grad);
     look_attend_backward(p, i);
-    rope(p, p->d_q, g->n_head, true);
-    rope(p, p->d_k, g->n_kv_head, true);
+    look_rope(p, i, p->d_q, g->n_head, true);
+    look_rope(p, i, p->d_k, g->n_kv_head, true);
+    look_norm_back(p, p->d_q, NULL, s->q_in, w->q_norm, p->d_q, n * g->n_head, d);
+    look_norm_back(p, p->d_k, NULL, s->k_in, w->k_norm, p->d_k, n * g->n_kv_head, d);
     look_linear_backward(p, s, qkv, last ? 2 : 3, s->y,
                          (const real *[]){p->d_q, p->d_k, p->d_v}, p->d_y);
-    norm_back(p, p->d_x, last ? NULL : p->d_mid, s->x, w->attn_norm, p->d_y);
+    look_norm_back(p, p->d_x, last ? NULL : p->d_mid, s->x, w->attn_norm, p->d_y, n,
+                   g->n_hidden);
 }
 
 double look_forward(look_pass *p, const look_sample *sample, int n, const real *param,
@@ -375,7 +315,7 @@ double look_forward(look_pass *p, const look_sample *sample, int n, const real *
         p->first[i + 1] = p->first[i] + sample[i].n_prompt;
         memcpy(p->saved[0].x + i * tokens, param, (size_t)tokens * sizeof *param);
     }
-    fill_table(p);
+    look_turns(p);
     for (int l = 0; l < g->n_layer; l++)
         layer_forward(p, l, param);
     double loss = 0;

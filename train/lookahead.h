@@ -23,6 +23,7 @@
 #define TRAIN_LOOKAHEAD_H
 
 #include "capture/adapter.h"
+#include "capture/arch.h"
 #include "train/real.h"
 
 #define look_layout_of TRAIN_REAL(look_layout_of)
@@ -36,14 +37,19 @@
 #define look_flops     TRAIN_REAL(look_flops)
 
 /* The frozen layers; row-major [out in], rows of q and k in the Hugging Face order. Borrowed.
- */
+ * The soft tokens are in units of the residual: where a model scales its embeddings, they are
+ * scaled. */
 typedef struct look_layer {
-    const real *attn_norm, *ffn_norm; /* [E] */
+    const real *attn_norm, *ffn_norm;           /* [E] in front */
+    const real *post_attn_norm, *post_ffn_norm; /* [E] behind, where arch->post_norm; or NULL */
+    const real *q_norm, *k_norm;                /* [D] where arch->qk_norm; or NULL */
+    const real *bq, *bk, *bv;                   /* [HD], [GD], [GD], or NULL */
     const real *w[ADAPTER_MAPS];
 } look_layer;
 
 typedef struct look_model {
     const kvt_geometry *geometry;
+    const arch *arch;        /* its norms and its gate */
     const look_layer *layer; /* [n_layer] */
 } look_model;
 
@@ -86,7 +92,7 @@ void look_layout_of(look_layout *out, const kvt_geometry *g, int64_t n_token, in
 KVT_CHECKED kvt_code look_new(look_pass **out, const look_model *m, const look_layout *layout,
                               const look_room *room, kvt_err *err);
 void look_free(look_pass *p); /* NULL is fine */
-int64_t look_bytes(const kvt_geometry *g, const look_layout *layout, const look_room *room);
+int64_t look_bytes(const look_model *m, const look_layout *layout, const look_room *room);
 
 /* Sum over the samples of weight * (mean over layers and query heads of the loss). `each` [n]
  * (NULL: not wanted) gets the samples' losses without the weight. */

@@ -133,7 +133,7 @@ static void from_noise(look_run *r)
     train_stream(r->run, "embeddings", rng);
     for (int64_t i = 0; i < r->layout.n_token * r->geometry->n_hidden; i++) {
         double u = 1 - rng_real(rng), angle = 2 * acos(-1.0) * rng_real(rng);
-        r->param[i] = (float)(0.02 * sqrt(-2 * log(u)) * cos(angle));
+        r->param[i] = (float)(0.02 * r->geometry->embed_scale * sqrt(-2 * log(u)) * cos(angle));
     }
 }
 

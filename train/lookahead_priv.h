@@ -1,6 +1,7 @@
 /* lookahead_priv.h - what the files of the pass share.
  *
- *   lookahead.c         memory, the order of a layer, norms, gates
+ *   lookahead.c         memory, the order of a layer
+ *   lookahead_steps.c   norms, biases, rotation, gates, forward and backward
  *   lookahead_linear.c  linear maps with LoRA, forward and backward
  *   lookahead_attend.c  attention of a sample's heads, the loss, and both backward
  */
@@ -15,18 +16,27 @@
 #define look_linear_backward TRAIN_REAL(look_linear_backward)
 #define look_attend_forward  TRAIN_REAL(look_attend_forward)
 #define look_attend_backward TRAIN_REAL(look_attend_backward)
+#define look_norm            TRAIN_REAL(look_norm)
+#define look_norm_back       TRAIN_REAL(look_norm_back)
+#define look_bias            TRAIN_REAL(look_bias)
+#define look_residual        TRAIN_REAL(look_residual)
+#define look_turns           TRAIN_REAL(look_turns)
 #define look_rope            TRAIN_REAL(look_rope)
+#define look_gates           TRAIN_REAL(look_gates)
+#define look_gates_back      TRAIN_REAL(look_gates_back)
 
 /* What the backward pass needs of a layer; R = S n rows. */
 typedef struct look_saved {
     real *x;                /* [R E] the residual that came in */
     real *y;                /* [R E] after the norm */
     real *q, *k, *v;        /* [R HD], [R GD]: rotated; values */
+    real *q_in, *k_in;      /* in front of their norms; q and k where there are none */
     real *o;                /* [R HD] */
     real *mid;              /* [R E] the residual behind attention */
+    real *attn, *ffn;       /* [R E] in front of the norms behind them; NULL: there are none */
     real *y2;               /* [R E] */
     real *gate, *up;        /* [R F] */
-    real *act;              /* [R F] silu(gate) up */
+    real *act;              /* [R F] act(gate) up */
     real *xa[ADAPTER_MAPS]; /* [R r] input A^T */
     real *prob;             /* [S H n (N + n)], a sample behind the other */
     real *coef; /* [S H N] d loss / d (attention of a row), the same for the n rows */
@@ -50,7 +60,7 @@ struct look_pass {
     int64_t first[65]; /* sum of N of the samples before */
     double weight;
     look_saved *saved; /* [n_layer] */
-    real *table;       /* [R D] cosines, sines */
+    real *table[2];    /* [R D] cosines, sines; of layers with the local base */
     double *loss;      /* [n_layer S H] */
     real *d_x, *d_y, *d_mid, *d_q, *d_k, *d_v, *d_o, *d_gate, *d_up, *d_act;
     real *lora[3]; /* [R r] scale dY B */
@@ -77,6 +87,25 @@ void look_linear_forward(look_pass *p, look_saved *s, const look_linear *map, in
 /* d_x = sum over the maps of what d_y [i] asks of the input; adds the gradients of A and B. */
 void look_linear_backward(look_pass *p, const look_saved *s, const look_linear *map, int n,
                           const real *x, const real *const *d_y, real *d_x);
+
+/* out [n_row width] = x / rms(x) gain; gain NULL: nothing happens, also below. */
+void look_norm(const look_pass *p, real *out, const real *x, const real *gain, int64_t n_row,
+               int64_t width);
+/* out = skip + what d_y asks of x through the norm; out may be skip or d_y. skip NULL: zero. */
+void look_norm_back(const look_pass *p, real *out, const real *skip, const real *x,
+                    const real *gain, const real *d_y, int64_t n_row, int64_t width);
+/* x [R width] += bias */
+void look_bias(const look_pass *p, real *x, const real *bias, int64_t width);
+/* out [R E] = x + y, behind y's norm where it has one; without, out may be y. */
+void look_residual(const look_pass *p, real *out, const real *x, const real *y,
+                   const real *gain);
+/* Cosines and sines of all rows, for both bases. */
+void look_turns(look_pass *p);
+/* Turns rows [R n_head D] by their positions, or back. */
+void look_rope(const look_pass *p, int layer, real *x, int64_t n_head, bool back);
+/* gate, up to act; d_act to d_gate, d_up. */
+void look_gates(const look_pass *p, look_saved *s);
+void look_gates_back(look_pass *p, const look_saved *s);
 
 /* q, k, v of the layer to prob, coef, o and the loss; last: no values, no o. */
 void look_attend_forward(look_pass *p, int layer);

@@ -14,7 +14,7 @@
 
 const kvt_choice look_inits[2] = {
     {"response", "", "the first tokens of one training trace's response"},
-    {"random", "", "normal numbers of deviation 0.02"},
+    {"random", "", "normal numbers of deviation 0.02, times the model's factor of embeddings"},
 };
 const kvt_choice look_targets[2] = {
     {"mean", "", "mean attention of the response (future/mean)"},
@@ -38,19 +38,31 @@ static int64_t longest_prompt(const train_run *run)
     return most;
 }
 
-/* lookahead.c is the pass of llama, on f32. */
+void look_model_of(look_model *out, look_layer *layer, const kvt_weights *w)
+{
+    for (int64_t i = 0; i < w->geometry.n_layer; i++) {
+        const kvt_weights_layer *l = &w->layer[i];
+        layer[i] = (look_layer){
+            .attn_norm = l->attn_norm,
+            .ffn_norm = l->ffn_norm,
+            .post_attn_norm = l->post_attn_norm,
+            .post_ffn_norm = l->post_ffn_norm,
+            .q_norm = l->q_norm,
+            .k_norm = l->k_norm,
+            .bq = l->bq,
+            .bk = l->bk,
+            .bv = l->bv,
+            .w = {matrix_floats(&l->wq), matrix_floats(&l->wk), matrix_floats(&l->wv),
+                  matrix_floats(&l->wo), matrix_floats(&l->gate), matrix_floats(&l->up),
+                  matrix_floats(&l->down)},
+        };
+    }
+    *out = (look_model){.geometry = &w->geometry, .arch = w->arch, .layer = layer};
+}
+
+/* The pass reads matrices as they lie. */
 static kvt_code check_weights(const kvt_weights *w, kvt_err *err)
 {
-    const arch *a = w->arch;
-    const char *lacks = a->qkv_bias    ? "biases of q, k and v"
-                        : a->qk_norm   ? "norms of q and k"
-                        : a->post_norm ? "norms behind attention"
-                        : a->gelu      ? "GELU"
-                                       : NULL;
-    if (lacks)
-        return kvt_fail(err, KVT_FORMAT,
-                        "training with architecture %s is not supported: it has %s", a->name,
-                        lacks);
     for (int64_t l = 0; l < w->geometry.n_layer; l++) {
         const kvt_weights_layer *y = &w->layer[l];
         const kvt_matrix *m[] = {&y->wq, &y->wk, &y->wv, &y->wo, &y->gate, &y->up, &y->down};
@@ -94,12 +106,12 @@ static kvt_code shape(look_run *r, train_run *run, look_loss loss, kvt_err *err)
     c->n_step = r->n_step;
     c->n_example = r->n_step * p->batch;
     c->n_parameter = r->layout.n_param;
-    c->parameter_frac =
-        (double)r->layout.n_param / (double)model_weights(run->spec->model)->n_weight;
-    c->memory_bytes = look_bytes(g, &r->layout, &r->room) +
+    const kvt_weights *w = model_weights(run->spec->model);
+    c->parameter_frac = (double)r->layout.n_param / (double)w->n_weight;
+    look_model m = {.geometry = g, .arch = w->arch};
+    c->memory_bytes = look_bytes(&m, &r->layout, &r->room) +
                       4 * r->layout.n_param * (int64_t)sizeof(float) +
-                      r->room.n_sample * look_data_bytes(g, r->room.n_prompt) +
-                      model_weights(run->spec->model)->bytes;
+                      r->room.n_sample * look_data_bytes(g, r->room.n_prompt) + w->bytes;
     return check(run, g, err);
 }
 
@@ -115,17 +127,8 @@ static kvt_code get_memory(look_run *r, kvt_err *err)
     r->order = kvt_alloc(r->run->spec->n_trace, sizeof *r->order);
     if (!r->layer || !r->param || !r->grad || !r->m || !r->v || !r->order)
         return kvt_fail_memory(err, 4 * n * (int64_t)sizeof *r->param);
-    for (int i = 0; i < r->geometry->n_layer; i++) {
-        const kvt_weights_layer *l = &w->layer[i];
-        r->layer[i] = (look_layer){
-            .attn_norm = l->attn_norm,
-            .ffn_norm = l->ffn_norm,
-            .w = {matrix_floats(&l->wq), matrix_floats(&l->wk), matrix_floats(&l->wv),
-                  matrix_floats(&l->wo), matrix_floats(&l->gate), matrix_floats(&l->up),
-                  matrix_floats(&l->down)},
-        };
-    }
-    look_model m = {.geometry = r->geometry, .layer = r->layer};
+    look_model m;
+    look_model_of(&m, r->layer, w);
     kvt_code code = look_new(&r->pass, &m, &r->layout, &r->room, err);
     for (int i = 0; !code && i < r->room.n_sample; i++)
         code = look_data_new(&r->data[i], r, r->room.n_prompt, err);

@@ -7,6 +7,7 @@
 #ifndef TRAIN_LOOKAHEAD_TRAIN_H
 #define TRAIN_LOOKAHEAD_TRAIN_H
 
+#include "capture/weights.h"
 #include "train/lookahead.h"
 #include "train/train_priv.h"
 
@@ -54,6 +55,9 @@ extern const kvt_choice look_inits[2], look_targets[2];
 KVT_CHECKED kvt_code lookahead_run(train_run *run, look_loss loss, const char *kind,
                                    kvt_err *err);
 KVT_CHECKED kvt_code lookahead_plan(train_run *run, look_loss loss, kvt_err *err);
+
+/* Weights whose matrices are f32 as the pass wants them; layer [n_layer]. */
+void look_model_of(look_model *out, look_layer *layer, const kvt_weights *w);
 
 /* Room for a prompt of n tokens; mean: /future/mean too, where the target is another. */
 KVT_CHECKED kvt_code look_data_new(look_data *d, const look_run *r, int64_t n, kvt_err *err);

@@ -48,33 +48,38 @@ static void compare(const double *got, const double *expected, int64_t n, double
         fail_msg("gradients differ by %g of %g", most, scale);
 }
 
+static void check_case(FILE *f, const char *name, toy_train toy)
+{
+    kvt_geometry g;
+    look_layout layout;
+    double loss;
+    int64_t n;
+    double *expected = read_case(f, name, &loss, &n);
+    double *x = calloc((size_t)n, sizeof *x), *grad = calloc((size_t)n, sizeof *grad);
+    toy.n_sample = 2;
+    toy.n_thread = 2;
+    toy_train_geometry(&g, &toy);
+    look_layout_of(&layout, &g, TOY_TOKENS, toy.rank, toy.maps, 1.5);
+    assert_int_equal(layout.n_param, n);
+    toy_train_start(x, n);
+    assert_true(fabs(toy_train_run_f64(&toy, x, grad, NULL) - loss) < 1e-9 * loss);
+    compare(grad, expected, n, 1e-6);
+    assert_true(fabs(toy_train_run(&toy, x, grad, NULL) - loss) < 1e-5 * loss);
+    compare(grad, expected, n, 1e-3);
+    free(expected);
+    free(x);
+    free(grad);
+}
+
 static void test_torch(void **state)
 {
     (void)state;
     FILE *f = fopen(KVT_SOURCE_DIR "/tests/golden/train.txt", "r");
     assert_non_null(f);
-    for (int i = 0; i < CHECK_COUNT(cases); i++) {
-        toy_train toy = cases[i].toy;
-        kvt_geometry g;
-        look_layout layout;
-        double loss;
-        int64_t n;
-        double *expected = read_case(f, cases[i].name, &loss, &n);
-        double *x = calloc((size_t)n, sizeof *x), *grad = calloc((size_t)n, sizeof *grad);
-        toy.n_sample = 2;
-        toy.n_thread = 2;
-        toy_train_geometry(&g, &toy);
-        look_layout_of(&layout, &g, TOY_TOKENS, toy.rank, toy.maps, 1.5);
-        assert_int_equal(layout.n_param, n);
-        toy_train_start(x, n);
-        assert_true(fabs(toy_train_run_f64(&toy, x, grad, NULL) - loss) < 1e-9 * loss);
-        compare(grad, expected, n, 1e-6);
-        assert_true(fabs(toy_train_run(&toy, x, grad, NULL) - loss) < 1e-5 * loss);
-        compare(grad, expected, n, 1e-3);
-        free(expected);
-        free(x);
-        free(grad);
-    }
+    for (int i = 0; i < CHECK_COUNT(cases); i++)
+        check_case(f, cases[i].name, cases[i].toy);
+    for (int i = 0; i < TOY_ARCHS; i++)
+        check_case(f, toy_train_names[i], toy_train_of(i));
     fclose(f);
 }
 

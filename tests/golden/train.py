@@ -1,4 +1,4 @@
-"""Writes train.txt: loss and gradients of LookaheadKV's training on the toy of tests/train_toy.c, by
+"""Writes train.txt: loss and gradients of LookaheadKV's training on the toys of tests/train_toy.c, by
 torch's automatic differentiation in double. Written from the formulae of arXiv 2603.10899 (LoRA on the
 appended rows, mean attention over them, normalised over the prompt, KL to the response's), not from
 the C code; in the last layer all maps have a LoRA here, and those behind its attention get no
@@ -13,7 +13,7 @@ import torch
 torch.set_default_dtype(torch.float64)
 LAYERS, HEADS, KV, DIM, HIDDEN, FF, TOKENS, RANK, SCALE = 3, 4, 2, 6, 24, 40, 5, 3, 1.5
 PROMPTS = (17, 11)
-FREQ = torch.tensor([1, 0.25, 0.0625])
+FREQ, LOCAL = torch.tensor([1, 0.25, 0.0625]), 7
 SHAPES = {  # in, out
     "q": (HIDDEN, HEADS * DIM), "k": (HIDDEN, KV * DIM), "v": (HIDDEN, KV * DIM), "o": (HEADS * DIM, HIDDEN),
     "gate": (HIDDEN, FF), "up": (HIDDEN, FF), "down": (FF, HIDDEN)}
@@ -35,10 +35,28 @@ def stored(stream, n, *shape):
 
 
 class Model:
-    def __init__(self):
-        self.norm = [[numbers(100 * (l + 1) + i, HIDDEN) * 0.5 + 1 for i in (0, 1)] for l in range(LAYERS)]
+    """`has`: what an architecture has more than llama, of "bias", "qk_norm", "post_norm", "gelu", "local"."""
+
+    def __init__(self, has=()):
+        def norms(first, width, count):
+            return [[numbers(100 * (l + 1) + first + i, width) * 0.5 + 1 for i in range(count)] for l in range(LAYERS)]
+
+        self.has = has
+        self.norm, self.post, self.head = norms(0, HIDDEN, 2), norms(9, HIDDEN, 2), norms(11, DIM, 2)
+        self.bias = [{m: numbers(100 * (l + 1) + 13 + i, SHAPES[m][1]) * 2 for i, m in enumerate("qkv")}
+                     for l in range(LAYERS)]
         self.w = [{m: (numbers(100 * (l + 1) + 2 + i, a * b) * 0.75).reshape(b, a)
                    for i, (m, (a, b)) in enumerate(SHAPES.items())} for l in range(LAYERS)]
+
+    def behind(self, l, i, y):  # a branch, before it is added
+        return rms(y, self.post[l][i]) if "post_norm" in self.has else y
+
+    def act(self, y):
+        return (torch.nn.functional.gelu(y, approximate="tanh") if "gelu" in self.has
+                else torch.nn.functional.silu(y))
+
+    def freq(self, l):  # layer 1 is the local one
+        return LOCAL ** (-torch.arange(0, DIM, 2) / DIM) if "local" in self.has and l == 1 else FREQ
 
 
 def parameters(maps, rank):
@@ -64,8 +82,8 @@ def rms(x, gain):
     return x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-5) * gain
 
 
-def rotate(x, pos):  # [heads n D]; pairs (i, i + D/2)
-    angle = pos[:, None] * FREQ
+def rotate(x, pos, freq):  # [heads n D]; pairs (i, i + D/2)
+    angle = pos[:, None] * freq
     a, b = x[..., :DIM // 2], x[..., DIM // 2:]
     return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
 
@@ -82,7 +100,7 @@ def sample_loss(model, p, s, window, mse):
         out = y @ model.w[l][m].T
         if ("A", l, m) in p:
             out = out + SCALE * (y @ p["A", l, m].T) @ p["B", l, m].T
-        return out
+        return out + model.bias[l][m] if "bias" in model.has and m in "qkv" else out
 
     def heads(y, count):
         return y.reshape(TOKENS, count, DIM).transpose(0, 1)
@@ -90,7 +108,9 @@ def sample_loss(model, p, s, window, mse):
     for l in range(LAYERS):
         y = rms(x, model.norm[l][0])
         q, k, v = (heads(linear(l, m, y), c) for m, c in (("q", HEADS), ("k", KV), ("v", KV)))
-        q, k = rotate(q, pos), torch.cat([keys[l], rotate(k, pos)], 1)
+        if "qk_norm" in model.has:
+            q, k = rms(q, model.head[l][0]), rms(k, model.head[l][1])
+        q, k = rotate(q, pos, model.freq(l)), torch.cat([keys[l], rotate(k, pos, model.freq(l))], 1)
         k, v = (t.repeat_interleave(HEADS // KV, 0) for t in (k, torch.cat([values[l], v], 1)))
         seen = (key <= row) & (row - key < (window if window and l == 1 else 10**6))
         a = torch.softmax((q @ k.transpose(1, 2) * 0.40625).masked_fill(~seen, -math.inf), -1)
@@ -103,17 +123,19 @@ def sample_loss(model, p, s, window, mse):
             cut = got <= math.exp(-30)
             log = torch.where(cut, torch.tensor(-30.0), torch.log(torch.where(cut, torch.tensor(1.0), got)))
             total = total + (want * (want.log() - log)).sum(-1).mean() / LAYERS
-        x = x + linear(l, "o", (a @ v).transpose(0, 1).reshape(TOKENS, HEADS * DIM))
+        x = x + model.behind(l, 0, linear(l, "o", (a @ v).transpose(0, 1).reshape(TOKENS, HEADS * DIM)))
         y = rms(x, model.norm[l][1])
-        x = x + linear(l, "down", torch.nn.functional.silu(linear(l, "gate", y)) * linear(l, "up", y))
+        x = x + model.behind(l, 1, linear(l, "down", model.act(linear(l, "gate", y)) * linear(l, "up", y)))
     return total
 
 
 def main():
-    model = Model()
     print(f"# tests/golden/train.py, torch {torch.__version__}: case, loss, gradient entries")
-    for name, maps, rank, window, mse in (("kl", SHAPES, RANK, 0, False), ("window", "qk", RANK, 9, False),
-                                          ("mse", "", 0, 0, True)):
+    for name, has, maps, rank, window, mse in (
+            ("kl", (), SHAPES, RANK, 0, False), ("window", (), "qk", RANK, 9, False), ("mse", (), "", 0, 0, True),
+            ("qwen2", ("bias",), SHAPES, 1, 0, False), ("qwen3", ("qk_norm",), SHAPES, 1, 0, False),
+            ("gemma3", ("qk_norm", "post_norm", "gelu", "local"), SHAPES, 1, 9, False)):
+        model = Model(has)
         live, dead = parameters(tuple(maps), rank)
         loss = sum(sample_loss(model, live | dead, s, window, mse) for s in (0, 1)) / 2
         loss.backward()

@@ -1,7 +1,8 @@
 # Training of lookahead tokens: the same sources in f32 (module train) and in f64.
 set(root ${PROJECT_SOURCE_DIR})
 add_library(train_f64 OBJECT ${root}/tests/train_toy.c ${root}/train/lookahead.c
-  ${root}/train/lookahead_attend.c ${root}/train/lookahead_linear.c)
+  ${root}/train/lookahead_attend.c ${root}/train/lookahead_linear.c
+  ${root}/train/lookahead_steps.c)
 target_include_directories(train_f64 PRIVATE ${root} ${root}/include ${PROJECT_BINARY_DIR}/generated)
 target_compile_definitions(train_f64 PRIVATE TRAIN_DOUBLE)
 target_link_libraries(train_f64 PRIVATE kvt_flags kvt_dep_openmp)

@@ -125,33 +125,57 @@ static void test_differences_prompt(void **state)
     check_differences(&t);
 }
 
-static void test_float(void **state)
+/* What other architectures have more changes the loss, and its slopes. */
+static void test_differences_arch(void **state)
 {
-    (void)state;
+    toy_train t = toy_train_of(*(const int *)*state);
+    look_layout l;
+    int64_t n = layout_of(&l, &t);
+    double *x = numbers(n);
+    toy_train_start(x, n);
+    toy_train llama = t;
+    llama.arch = (arch){0};
+    assert_true(fabs(toy_train_run_f64(&t, x, NULL, NULL) -
+                     toy_train_run_f64(&llama, x, NULL, NULL)) > 1e-4);
+    free(x);
+    check_differences(&t);
+}
+
+static void check_float(const toy_train *t)
+{
     look_layout l;
     kvt_geometry g;
-    int64_t n = layout_of(&l, &plain);
+    int64_t n = layout_of(&l, t);
     double *x = numbers(n), *a = numbers(n), *b = numbers(n);
-    toy_train_geometry(&g, &plain);
+    toy_train_geometry(&g, t);
     toy_train_start(x, n);
-    double loss = toy_train_run_f64(&plain, x, a, NULL);
-    assert_true(fabs(toy_train_run(&plain, x, b, NULL) - loss) < 1e-5 * loss);
+    double loss = toy_train_run_f64(t, x, a, NULL);
+    assert_true(fabs(toy_train_run(t, x, b, NULL) - loss) < 1e-5 * loss);
     check_tensors(&l, &g, a, b, 1e-3);
     free(x);
     free(a);
     free(b);
 }
 
-static void test_threads(void **state)
+static void test_float(void **state)
 {
     (void)state;
+    check_float(&plain);
+    for (int i = 0; i < TOY_ARCHS; i++) {
+        toy_train t = toy_train_of(i);
+        check_float(&t);
+    }
+}
+
+static void check_threads(const toy_train *one)
+{
     look_layout l;
-    int64_t n = layout_of(&l, &plain);
+    int64_t n = layout_of(&l, one);
     double *x = numbers(n), *a = numbers(n), *b = numbers(n);
     toy_train_start(x, n);
-    double loss = toy_train_run(&plain, x, a, NULL);
+    double loss = toy_train_run(one, x, a, NULL);
     for (int threads = 2; threads <= 5; threads++) {
-        toy_train t = plain;
+        toy_train t = *one;
         t.n_thread = threads;
         assert_true(toy_train_run(&t, x, b, NULL) == loss);
         assert_memory_equal(a, b, (size_t)n * sizeof *a);
@@ -161,17 +185,23 @@ static void test_threads(void **state)
     free(b);
 }
 
-/* With B = 0 the rows are those of the frozen model, bit for bit; and A has no gradient yet. */
-static void test_begin(void **state)
+static void test_threads(void **state)
 {
     (void)state;
+    toy_train gemma = toy_train_of(TOY_ARCHS - 1);
+    check_threads(&plain);
+    check_threads(&gemma);
+}
+
+static void check_begin(const toy_train *t)
+{
     look_layout l, bare;
-    toy_train without = plain;
+    toy_train without = *t;
     without.rank = 0;
-    int64_t n = layout_of(&l, &plain), n_bare = layout_of(&bare, &without);
+    int64_t n = layout_of(&l, t), n_bare = layout_of(&bare, &without);
     double *x = numbers(n), *grad = numbers(n), one[N_MASS], two[N_MASS];
     kvt_geometry g;
-    toy_train_geometry(&g, &plain);
+    toy_train_geometry(&g, t);
     assert_int_equal(n_bare, TOY_TOKENS * g.n_hidden);
     toy_train_start(x, n);
     for (int i = 0; i < TOY_LAYERS; i++)
@@ -181,7 +211,7 @@ static void test_begin(void **state)
             if (l.b[i][m] >= 0)
                 memset(x + l.b[i][m], 0, (size_t)(l.rank * out) * sizeof *x);
         }
-    double loss = toy_train_run(&plain, x, grad, one);
+    double loss = toy_train_run(t, x, grad, one);
     assert_true(toy_train_run(&without, x, NULL, two) == loss);
     assert_memory_equal(one, two, sizeof one);
     for (int64_t i = 0; i < l.rank * g.n_hidden; i++)
@@ -189,6 +219,17 @@ static void test_begin(void **state)
     assert_true(grad[l.b[0][ADAPTER_Q]] != 0);
     free(x);
     free(grad);
+}
+
+/* With B = 0 the rows are those of the frozen model, bit for bit; and A has no gradient yet. */
+static void test_begin(void **state)
+{
+    (void)state;
+    check_begin(&plain);
+    for (int i = 0; i < TOY_ARCHS; i++) {
+        toy_train t = toy_train_of(i);
+        check_begin(&t);
+    }
 }
 
 /* Nothing of the last layer but q and k reaches a score: it is no parameter. */
@@ -310,12 +351,10 @@ static void test_parameters(void **state)
     }
 }
 
-/* Rows against their own mean lose nothing, and ask for nothing. */
-static void test_own_mean(void **state)
+static void check_own_mean(const toy_train *of)
 {
-    (void)state;
     look_layout l;
-    toy_train t = plain;
+    toy_train t = *of;
     float target[N_MASS];
     double mass[N_MASS];
     t.n_sample = 1;
@@ -333,18 +372,28 @@ static void test_own_mean(void **state)
     free(grad);
 }
 
-static void test_descent(void **state)
+/* Rows against their own mean lose nothing, and ask for nothing. */
+static void test_own_mean(void **state)
 {
     (void)state;
+    check_own_mean(&plain);
+    for (int i = 0; i < TOY_ARCHS; i++) {
+        toy_train t = toy_train_of(i);
+        check_own_mean(&t);
+    }
+}
+
+static void check_descent(const toy_train *t)
+{
     look_layout l;
-    int64_t n = layout_of(&l, &plain);
+    int64_t n = layout_of(&l, t);
     double *x = numbers(n), *grad = numbers(n);
     toy_train_start(x, n);
-    double before = toy_train_run(&plain, x, grad, NULL);
+    double before = toy_train_run(t, x, grad, NULL);
     for (int step = 0; step < 11; step++) {
         for (int64_t i = 0; i < n; i++)
             x[i] -= 0.02 * grad[i];
-        double loss = toy_train_run(&plain, x, grad, NULL);
+        double loss = toy_train_run(t, x, grad, NULL);
         assert_true(loss < before);
         before = loss;
     }
@@ -352,9 +401,20 @@ static void test_descent(void **state)
     free(grad);
 }
 
+static void test_descent(void **state)
+{
+    (void)state;
+    check_descent(&plain);
+    for (int i = 0; i < TOY_ARCHS; i++) {
+        toy_train t = toy_train_of(i);
+        check_descent(&t);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    static int arch_of[TOY_ARCHS] = {0, 1, 2};
+    const struct CMUnitTest all[] = {
         cmocka_unit_test(test_differences),     cmocka_unit_test(test_differences_window),
         cmocka_unit_test(test_differences_mse), cmocka_unit_test(test_differences_prompt),
         cmocka_unit_test(test_float),           cmocka_unit_test(test_threads),
@@ -362,5 +422,10 @@ int main(void)
         cmocka_unit_test(test_published),       cmocka_unit_test(test_parameters),
         cmocka_unit_test(test_own_mean),        cmocka_unit_test(test_descent),
     };
+    struct CMUnitTest tests[CHECK_COUNT(all) + TOY_ARCHS];
+    memcpy(tests, all, sizeof all);
+    for (int i = 0; i < TOY_ARCHS; i++)
+        tests[CHECK_COUNT(all) + i] = (struct CMUnitTest){
+            toy_train_names[i], test_differences_arch, NULL, NULL, &arch_of[i]};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

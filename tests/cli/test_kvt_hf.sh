@@ -59,7 +59,7 @@ hf --model llama --prompt "$prompt" --raw --out again.h5 --layers 0,2 --max-new 
 exits 0
 digest() { "$kvt" info "$1" --json | jq -r .digest; }
 [ "$(digest part.h5)" = "$(digest again.h5)" ] || fail "the same seed gave another trace"
-run "$kvt" replay part.h5 -p snapkv -b 50% --json --out results
+run "$kvt" replay part.h5 -p snapkv:window=8 -b 50% --json --out results
 exits 0
 
 # What is refused, in one line and without a file.

@@ -12,10 +12,10 @@ struct kvt_model {
     tokenizer *tokenizer;
     kvt_backend *backend;
     device_weights *device; /* of the back end's device, or NULL */
+    char asked[32];         /* where it was to run: "auto", "cpu", "cuda:1" */
     kvt_model_id id; /* weights "" until it is asked for */
     bool header_only;
     bool f32;          /* matrices were decoded when loaded (--weights f32) */
-    int64_t map_bytes; /* of the model file, which is mapped while it is read */
 };
 
 /* Puts the weights of an open model on its back end's device, where it has one. */

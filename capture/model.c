@@ -3,6 +3,7 @@
 
 #include "capture/capture_priv.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -20,8 +21,8 @@ kvt_code kvt_model_open(kvt_model **out, const char *path, const kvt_model_optio
     if (!m)
         return kvt_fail_memory(err, sizeof *m);
     m->header_only = o->header_only;
+    snprintf(m->asked, sizeof m->asked, "%s", o->device ? o->device : "auto");
     m->f32 = o->f32;
-    m->map_bytes = file_size(path);
     kvt_code code = kvt_backend_open(&m->backend, o->device, ctx, err);
     if (!code)
         code = checkpoint_open(&s, path, err);
@@ -97,6 +98,11 @@ const kvt_weights *model_weights(const kvt_model *m)
 const kvt_backend *model_backend(const kvt_model *m)
 {
     return m->backend;
+}
+
+const char *model_asked(const kvt_model *m)
+{
+    return m->asked;
 }
 
 const device_weights *model_device(const kvt_model *m)

@@ -242,7 +242,8 @@ static kvt_code train(cli *c, const options *o, kvt_train_spec *spec, kvt_err *e
     kvt_code code = KVT_OK;
     if (t && t->needs_model && o->model)
         code = kvt_model_open(&spec->model, o->model,
-                              &(kvt_model_options){.header_only = o->plan, .f32 = true},
+                              &(kvt_model_options){
+                                  .device = "cpu", .header_only = o->plan, .f32 = true},
                               &c->ctx, err);
     if (code)
         return code;

@@ -277,7 +277,7 @@ static kvt_code open_adapter(wish *w, const kvt_model *m, kvt_err *err)
 
 static kvt_code open_second(wish *w, const kvt_model *m, const kvt_ctx *ctx, kvt_err *err)
 {
-    kvt_model_options o = {.header_only = model_header_only(m)};
+    kvt_model_options o = {.device = model_asked(m), .header_only = model_header_only(m)};
     if (kvt_model_open(&w->second, w->source, &o, ctx, err))
         return err->code;
     return second_check(w->second, m, err) ? kvt_within(err, "model '%s'", w->source) : KVT_OK;

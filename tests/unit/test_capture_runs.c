@@ -223,7 +223,8 @@ static void a_model_must_be_one(void **state)
     write_text(folder_path("text.gguf"), "this is no model");
     CHECK_FAILS(kvt_model_open(&m, folder_path("text.gguf"), NULL, &ctx, &err), KVT_FORMAT,
                 "text.gguf", &err);
-    CHECK_FAILS(kvt_model_open(&m, folder_name, NULL, &ctx, &err), KVT_FORMAT, "folder", &err);
+    CHECK_FAILS(kvt_model_open(&m, folder_name, NULL, &ctx, &err), KVT_FORMAT, "GGUF files",
+                &err);
     CHECK_FAILS(kvt_model_open(&m, folder_path("tiny.gguf"),
                                &(kvt_model_options){.device = "cuda:0"}, &ctx, &err),
                 KVT_DEVICE, "cuda:0", &err);

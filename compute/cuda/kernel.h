@@ -11,7 +11,7 @@
  *   {
  *       return LAUNCH(d, add_kernel, *a, grid3(blocks, 1, 1), 256, bytes, err);
  *   }                     threads: a number, or grid3(x, y, 1); bytes: up to 48 KiB; blocks:
- * not 0
+ * not 0; of more than 256 threads: KERNEL_WIDE
  *
  * The source is C17 that is C++17 as well: casts of void pointers are written, no compound
  * literals, no designated initialisers, no `restrict`, no return in front of a barrier, no
@@ -30,8 +30,11 @@
 #define LAUNCHERS_BEGIN    extern "C" {
 #define LAUNCHERS_END      }
 #define KERNEL(name, type) static __global__ void name(const type a)
-#define DEVICE_FN          static __device__ __forceinline__
-#define DEVICE_TABLE       static __device__ const
+/* Of blocks of up to 1024 threads: any compiler keeps to 64 registers, or no GPU takes them. */
+#define KERNEL_WIDE(name, type) \
+    static __global__ void __launch_bounds__(1024) name(const type a)
+#define DEVICE_FN    static __device__ __forceinline__
+#define DEVICE_TABLE static __device__ const
 #define SHARED(type, name)                                         \
     extern __shared__ __align__(16) unsigned char shared_bytes_[]; \
     type *name = (type *)(void *)shared_bytes_

@@ -93,7 +93,7 @@ DEVICE_FN candidate best_behind(const float *logit, int64_t n, int64_t first, in
     return c;
 }
 
-KERNEL(top_kernel, dev_top_args)
+KERNEL_WIDE(top_kernel, dev_top_args)
 {
     SHARED(top_shared, shared);
     const float *logit = a.logit + BLOCK_X * a.ld;

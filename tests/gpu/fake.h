@@ -32,8 +32,9 @@ void fake_fail_at(int64_t n);  /* 0: none */
 int64_t fake_calls(void);      /* calls that can fail, since fake_reset() */
 const char *fake_failed(void); /* the call that was made to fail, or NULL */
 
-int64_t fake_held(void);  /* memory, page-locked memory, streams, events, handles */
-int64_t fake_bytes(void); /* of device memory that are held */
+int64_t fake_held(void);           /* memory, page-locked memory, streams, events, handles */
+int fake_device_of(const void *p); /* the GPU of a piece of device memory; -1: it is none */
+int64_t fake_bytes(void);          /* of device memory that are held */
 int64_t fake_peak(void);
 int64_t fake_products(void); /* of cuBLAS since fake_reset() */
 

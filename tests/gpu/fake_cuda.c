@@ -29,6 +29,7 @@ typedef struct piece {
     struct piece *next;
     char *map, *p;
     int64_t bytes, mapped;
+    int device;
 } piece;
 
 typedef struct copy {
@@ -38,12 +39,14 @@ typedef struct copy {
 } copy;
 
 struct CUstream_st {
+    int device;
     bool late; /* not the first */
     int64_t n_asked, n_done;
     copy copies[MAX_COPIES]; /* those from n_done on, modulo */
 };
 
 struct CUevent_st {
+    int device;
     cudaStream_t stream;
     int64_t at; /* copies of the stream in front of it */
 };
@@ -55,6 +58,7 @@ static cudaError_t last;
 static piece *pieces;
 static cudaStream_t streams[8];
 static int depth;
+static _Thread_local int current; /* device */
 
 /* ---- failing ---- */
 
@@ -111,6 +115,9 @@ static kvt_code launched(kvt_device *d, const char *kernel, kvt_err *err)
         last = cudaErrorLaunchFailure;
     if (now.no_image)
         last = cudaErrorNoKernelImageForDevice;
+    cudaStream_t s = d ? cuda_stream(d) : NULL; /* which the launch of nvcc asks for first */
+    if (s && s->device != current)
+        last = cudaErrorInvalidResourceHandle;
     return d ? cuda_launched(d, kernel, err) : KVT_OK;
 }
 
@@ -145,6 +152,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
     if (!m)
         return answer(cudaErrorMemoryAllocation);
     m->bytes = (int64_t)bytes;
+    m->device = current;
     if (!piece_map(m)) {
         free(m);
         return answer(cudaErrorMemoryAllocation);
@@ -240,6 +248,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
     if (!s)
         return answer(cudaErrorMemoryAllocation);
     s->late = n > 0;
+    s->device = current;
     streams[i] = s;
     n_held++;
     *out = s;
@@ -271,6 +280,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
     *out = calloc(1, sizeof **out);
     if (!*out)
         return answer(cudaErrorMemoryAllocation);
+    (*out)->device = current;
     n_held++;
     return cudaSuccess;
 }
@@ -285,6 +295,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t e)
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
     MAY_FAIL();
+    if (e->device != s->device)
+        return answer(cudaErrorInvalidResourceHandle);
     e->stream = s;
     e->at = s->n_asked;
     return cudaSuccess;
@@ -353,7 +365,16 @@ cudaError_t cudaGetDeviceCount(int *out)
 cudaError_t cudaSetDevice(int index)
 {
     MAY_FAIL();
-    return index < now.n_gpu ? cudaSuccess : answer(cudaErrorInvalidDevice);
+    if (index >= now.n_gpu)
+        return answer(cudaErrorInvalidDevice);
+    current = index;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *out)
+{
+    *out = current;
+    return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int index)
@@ -395,6 +416,7 @@ const char *cudaGetErrorString(cudaError_t e)
         return "no kernel image is available for execution on the device";
     case cudaErrorLaunchFailure: return "unspecified launch failure";
     case cudaErrorInvalidValue: return "invalid argument";
+    case cudaErrorInvalidResourceHandle: return "invalid resource handle";
     default: return "unknown error";
     }
 }
@@ -458,6 +480,14 @@ int64_t fake_calls(void)
 const char *fake_failed(void)
 {
     return failed;
+}
+
+int fake_device_of(const void *p)
+{
+    for (const piece *m = pieces; m; m = m->next)
+        if (m->p == p)
+            return m->device;
+    return -1;
 }
 
 int64_t fake_held(void)

@@ -38,6 +38,7 @@ extern _Thread_local const shim_place *shim_here;
 #define LAUNCHERS_BEGIN
 #define LAUNCHERS_END
 #define KERNEL(name, type)  SHIM_KERNEL(name, type)
+#define KERNEL_WIDE(name, type) KERNEL(name, type)
 #define DEVICE_FN           __attribute__((unused)) static inline
 #define DEVICE_TABLE        static const
 #define SHARED(type, name)  type *name = (type *)shim_here->shared

@@ -2,6 +2,7 @@
  * and what is said where it cannot be used. */
 #include "tests/check.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -54,8 +55,8 @@ static void device_says_what_it_is(void **state)
     assert_int_equal(n_logged, 1);
     assert_string_equal(b->device->arithmetic, "cuBLAS 13.0.2, f32 sums, no TF32");
     assert_true(b->device->has_bf16);
-    assert_int_equal(b->device->memory, (int64_t)4 << 30);
     assert_int_equal(b->device->taken, fake_bytes());
+    assert_int_equal(b->device->memory, ((int64_t)4 << 30) - fake_bytes());
     char status[256];
     assert_true(kvt_cuda_built());
     assert_non_null(strstr(kvt_cuda_status(status, sizeof status), "yes: Fake GPU A"));
@@ -280,6 +281,43 @@ static void fake_shows_a_missing_hold(void **state)
     closed(d);
 }
 
+/* Of halves that probes ask for, threads take turns: each begins on the first GPU. */
+static void *in_a_thread(void *user)
+{
+    kvt_device *d = user;
+    static float host[N], back[N];
+    kvt_err err;
+    void *x;
+    for (int i = 0; i < N; i++)
+        host[i] = (float)i;
+    if (d->alloc(d, &x, BYTES, "x", &err) || fake_device_of(x) != 2 ||
+        d->upload(d, x, host, BYTES, &err) ||
+        d->add(d, &(dev_add_args){.x = x, .y = x, .n = N, .period = N}, &err) ||
+        d->copy_begin(d, 1, &err) || d->download(d, back, x, BYTES, &err) ||
+        d->copy_end(d, 1, &err) || d->copy_wait(d, 1, &err))
+        return NULL;
+    d->free(d, x);
+    return back + 1;
+}
+
+static void every_thread_reaches_its_gpu(void **state)
+{
+    (void)state;
+    kvt_err err;
+    kvt_device *d;
+    fake_options o = fake_plain;
+    o.n_gpu = 3;
+    fake_reset(&o);
+    CHECK_OK(device_open_cuda(&d, 2, NULL, &err), &err);
+    pthread_t thread;
+    void *one;
+    assert_int_equal(pthread_create(&thread, NULL, in_a_thread, d), 0);
+    assert_int_equal(pthread_join(thread, &one), 0);
+    assert_non_null(one);
+    CHECK_NEAR((double)*(float *)one, 2, 0);
+    closed(d);
+}
+
 int main(void)
 {
     struct CMUnitTest tests[32] = {
@@ -291,8 +329,9 @@ int main(void)
         cmocka_unit_test(values_go_there_and_back),
         cmocka_unit_test(slots_order_copies),
         cmocka_unit_test(fake_shows_a_missing_hold),
+        cmocka_unit_test(every_thread_reaches_its_gpu),
     };
-    int n = 8;
+    int n = 9;
     CHECK_ROWS(tests, &n, unusables, unusable_gpu_is_one_line);
     return CHECK_RUN("device", tests, n);
 }

@@ -1,12 +1,13 @@
 /* moments.cu - sums over queries before rotation.
  *
- * grid: (n_head D / 2 / 32)   block: 256: 32 pairs of channels x 8 slices of the rows
+ * grid: (n_head D / 2 / 8)   block: 256: 8 pairs of channels x 32 slices of the rows, so that
+ * a model of 32 heads has more blocks than a GPU has processors; 8 floats are a whole sector
  * shared: 3 x 256 doubles
  * A slice adds its rows in their order, and the slices are added in theirs. Reads each query
  * and writes it centred once: 8 bytes a value. */
 #include "compute/cuda/typed.h"
 
-enum { PAIRS = 32, SLICES = 8 };
+enum { PAIRS = 8, SLICES = 32 };
 
 /* A pair of channels, and what it adds up to. */
 typedef struct pair_sum {

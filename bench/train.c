@@ -228,7 +228,8 @@ static void run(const char *path, bool once, int64_t n_prompt, int batch, int ru
     double whole[RUNS_MAX], plain[RUNS_MAX], own[RUNS_MAX], share[RUNS_MAX], ratio[RUNS_MAX],
         of_own[RUNS_MAX], blas, linear, attention;
     bench b;
-    kvt_code code = kvt_model_open(&m, path, &(kvt_model_options){.f32 = true}, &ctx, &err);
+    kvt_code code = kvt_model_open(&m, path, &(kvt_model_options){.device = "cpu", .f32 = true},
+                                   &ctx, &err);
     if (once)
         unlink(path);
     if (code)

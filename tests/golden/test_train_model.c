@@ -78,7 +78,8 @@ int main(int argc, char **argv)
                           : model_path(file, sizeof file) != NULL;
     if (!found)
         return TEST_SKIPPED;
-    if (kvt_model_open(&model, file, &(kvt_model_options){.f32 = true}, &ctx, &err)) {
+    if (kvt_model_open(&model, file, &(kvt_model_options){.device = "cpu", .f32 = true}, &ctx,
+                       &err)) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }

@@ -36,7 +36,8 @@ static void make(int i)
     const char *file = folder_path("tiny.gguf");
     o.spread = 0.25f;
     assert_true(model_make_gguf(file, &o));
-    CHECK_OK(kvt_model_open(&model[i], file, &(kvt_model_options){.f32 = true}, &ctx, &err),
+    CHECK_OK(kvt_model_open(&model[i], file, &(kvt_model_options){.device = "cpu", .f32 = true},
+                            &ctx, &err),
              &err);
     for (int k = 0; k < FILES; k++) {
         char name[32], prompt[64];
@@ -129,7 +130,7 @@ static void plan(void **state)
     model_make_options o = model_make_of(rows[i].arch);
     o.spread = 0.25f;
     assert_true(model_make_gguf(file, &o));
-    const kvt_model_options options = {.header_only = true, .f32 = true};
+    const kvt_model_options options = {.device = "cpu", .header_only = true, .f32 = true};
     CHECK_OK(kvt_model_open(&header, file, &options, &ctx, &err), &err);
     kvt_train_spec spec = {
         .what = "lookaheadkv:tokens=4", .trace = &item, .n_trace = 1, .model = model[i]};

@@ -200,6 +200,28 @@ static kvt_code heads(kvt_geometry *o, const arch *a, const gguf *g, kvt_err *er
     return KVT_OK;
 }
 
+/* Layers that see everything, by a number or a flag a layer; else as the architecture has it.
+ */
+static kvt_code pattern(kvt_geometry *o, const arch *a, const gguf *g, int32_t window,
+                        kvt_err *err)
+{
+    char key[KEY_TEXT];
+    gguf_array each;
+    int64_t every = a->global_every;
+    key_name(key, a, KEY_WINDOW_EVERY);
+    bool flags = gguf_get_array(g, key, &each, err) == KVT_OK && each.type == GGUF_BOOL;
+    if (flags && each.n != o->n_layer)
+        return kvt_fail(err, KVT_FORMAT,
+                        "key '%s': expected %" PRId64 " flags, one a layer, got %" PRId64, key,
+                        o->n_layer, each.n);
+    if (!flags && whole(&every, g, a, KEY_WINDOW_EVERY, every, 1, KVT_LAYERS_MAX, err))
+        return err->code;
+    for (int64_t l = 0; l < o->n_layer; l++)
+        if (flags ? gguf_int_at(&each, l) != 0 : l % every != every - 1)
+            o->window[l] = window;
+    return KVT_OK;
+}
+
 static kvt_code windows(kvt_geometry *o, const arch *a, const gguf *g, kvt_err *err)
 {
     char key[KEY_TEXT];
@@ -211,10 +233,13 @@ static kvt_code windows(kvt_geometry *o, const arch *a, const gguf *g, kvt_err *
                         "key '%s': a sliding window (%" PRId64 ") of architecture %s is not "
                         "supported",
                         key_name(key, a, KEY_WINDOW), window, a->name);
-    for (int l = 0; l < o->n_layer; l++)
-        if (a->global_every == 0 || l % a->global_every != a->global_every - 1)
-            o->window[l] = (int32_t)window;
-    o->rope_theta_local = window > 0 ? a->theta_local : 0;
+    for (int64_t l = 0; l < o->n_layer && a->global_every == 0; l++)
+        o->window[l] = (int32_t)window;
+    if (window == 0 || a->global_every == 0)
+        return KVT_OK;
+    if (pattern(o, a, g, (int32_t)window, err) ||
+        positive(&o->rope_theta_local, g, a, KEY_THETA_LOCAL, a->theta_local, err))
+        return err->code;
     return KVT_OK;
 }
 
@@ -336,7 +361,7 @@ static kvt_code rope(kvt_geometry *o, const arch *a, const gguf *g, kvt_err *err
     if (yarn && o->rope_original == 0)
         return kvt_fail(err, KVT_FORMAT, "key '%s' is missing: yarn needs it",
                         key_name(key, a, KEY_ROPE_ORIGINAL));
-    if (yarn && positive(&o->rope_attn_factor, g, a, KEY_ROPE_ATTN, 1, err))
+    if (positive(&o->rope_attn_factor, g, a, KEY_ROPE_ATTN, 1, err))
         return err->code;
     if (yarn) /* the file's factor comes on top of yarn's own, as GGUF's reference reader has it
                */

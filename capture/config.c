@@ -183,7 +183,8 @@ static kvt_code by_rule(bool *windowed, const kvt_geometry *g, const arch *a, co
 {
     int64_t from = 0, every = a->global_every;
     if (a->global_every > 0) {
-        if (config_whole(&every, o, "sliding_window_pattern", every, 1, KVT_LAYERS_MAX, err))
+        if (config_whole(&every, o, key_name_hf(KEY_WINDOW_EVERY), every, 1, KVT_LAYERS_MAX,
+                         err))
             return err->code;
     } else if (!a->window_all &&
                config_whole(&from, o, "max_window_layers", 28, 0, INT32_MAX, err)) {

@@ -32,13 +32,13 @@ static kvt_code quantised(const json_t *top, const json_t *text, kvt_err *err)
 /* Numbers that must be missing, null or 0. */
 static kvt_code numbers(const json_t *o, kvt_err *err)
 {
-    static const struct {
+    const struct {
         const char *key, *what;
-    } not_yet[] = {{"num_local_experts", "mixture of experts"},
+    } not_yet[] = {{key_name_hf(KEY_N_EXPERT), "mixture of experts"},
                    {"num_experts", "mixture of experts"},
                    {"n_routed_experts", "mixture of experts"},
-                   {"attn_logit_softcapping", "a soft cap of attention"},
-                   {"final_logit_softcapping", "a soft cap of logits"}};
+                   {key_name_hf(KEY_SOFTCAP_ATTN), "a soft cap of attention"},
+                   {key_name_hf(KEY_SOFTCAP_FINAL), "a soft cap of logits"}};
     for (size_t i = 0; i < sizeof not_yet / sizeof not_yet[0]; i++) {
         const json_t *v = config_member(o, not_yet[i].key);
         if (v && (!json_is_number(v) || json_number_value(v) != 0))

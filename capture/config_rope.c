@@ -165,9 +165,10 @@ static kvt_code local(kvt_geometry *g, const arch *a, const dialect *d, const js
     bool windowed = false;
     if (a->theta_local == 0)
         return KVT_OK;
-    if (config_positive(&g->rope_theta_local, o, "rope_local_base_freq", a->theta_local, err) ||
-        config_positive(&g->rope_theta_local, d->local, "rope_theta", g->rope_theta_local,
+    if (config_positive(&g->rope_theta_local, o, key_name_hf(KEY_THETA_LOCAL), a->theta_local,
                         err) ||
+        config_positive(&g->rope_theta_local, d->local, key_name_hf(KEY_ROPE_THETA),
+                        g->rope_theta_local, err) ||
         known_type(&type, d->local, err))
         return err->code;
     if (strcmp(type, "none") != 0)

@@ -18,8 +18,10 @@
     X(VALUE_LENGTH,  "attention.value_length",               "head_dim")                       \
     X(NORM_EPS,      "attention.layer_norm_rms_epsilon",     "rms_norm_eps")                   \
     X(WINDOW,        "attention.sliding_window",             "sliding_window")                 \
+    X(WINDOW_EVERY,  "attention.sliding_window_pattern",     "sliding_window_pattern")         \
     X(ROPE_DIM,      "rope.dimension_count",                 "partial_rotary_factor")          \
     X(ROPE_THETA,    "rope.freq_base",                       "rope_theta")                     \
+    X(THETA_LOCAL,   "rope.freq_base_swa",                   "rope_local_base_freq")           \
     X(ROPE_TYPE,     "rope.scaling.type",                    "rope_scaling.rope_type")         \
     X(ROPE_FACTOR,   "rope.scaling.factor",                  "rope_scaling.factor")            \
     X(ROPE_LINEAR,   "rope.scale_linear",                    "rope_scaling.factor")            \

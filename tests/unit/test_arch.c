@@ -293,6 +293,59 @@ static void head_size_is_not_width_by_heads(void **state)
                 "width 576 is no multiple of 10 heads", &err);
 }
 
+static void third_layers_and_base(gguf_make *m)
+{
+    gguf_make_int(m, "gemma3.attention.sliding_window_pattern", GGUF_U32, 3);
+    gguf_make_f32(m, "gemma3.rope.freq_base_swa", 5000);
+}
+
+/* An array of bools of n layers: elements' type, count, values. */
+static void flags(gguf_make *m, uint64_t n)
+{
+    const char *key = "gemma3.attention.sliding_window_pattern";
+    uint8_t value[4 + 8 + 8] = {GGUF_BOOL, 0, 0, 0, (uint8_t)n, 0, 0, 0, 0,
+                                0,         0, 0, 1, 0,          0, 1, 1};
+    gguf_make_raw(m, key, strlen(key), GGUF_ARRAY, value, 12 + n);
+}
+
+static void flags_of_7_layers(gguf_make *m)
+{
+    flags(m, 7);
+}
+
+static void flags_of_6_layers(gguf_make *m)
+{
+    flags(m, 6);
+}
+
+/* Newer files say which layers are windowed, by a number or a flag each, and their base. */
+static void windows_are_where_the_file_has_them(void **state)
+{
+    model_make_options o = model_make_of("gemma3");
+    model t;
+    kvt_err err;
+    kvt_geometry x;
+    const arch *gemma = arch_find("gemma3", 6);
+    (void)state;
+    assert_int_equal(o.n_layer, 7);
+    model_init(&t, &o, third_layers_and_base);
+    CHECK_OK(arch_geometry(&x, gemma, t.g, &err), &err);
+    for (int l = 0; l < 7; l++)
+        assert_int_equal(x.window[l], l % 3 == 2 ? 0 : o.window);
+    assert_true(x.rope_theta_local == 5000);
+    model_fini(&t);
+    model_init(&t, &o, flags_of_7_layers);
+    CHECK_OK(arch_geometry(&x, gemma, t.g, &err), &err);
+    for (int l = 0; l < 7; l++)
+        assert_int_equal(x.window[l], l == 0 || l == 3 || l == 4 ? o.window : 0);
+    assert_true(x.rope_theta_local == 10000);
+    model_fini(&t);
+    model_init(&t, &o, flags_of_6_layers);
+    CHECK_FAILS(arch_geometry(&x, gemma, t.g, &err), KVT_FORMAT,
+                "sliding_window_pattern': expected 7 flags, one a layer, got 6", &err);
+    model_fini(&t);
+}
+
 /* C031: the divisors of head 64 (factor 32) and head 128 (factor 8), base 500000, low 1, high
  * 4, original 8192, as published. Used as a file's rope_freqs. */
 static void llama3_divisors_divide(void **state)
@@ -457,6 +510,7 @@ int main(void)
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(architecture_goes_before_types);
     CHECK_ROWS(tests, &n, rows, wrong_keys_are_refused_by_name);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(head_size_is_not_width_by_heads);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(windows_are_where_the_file_has_them);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(llama3_divisors_divide);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(frequencies_are_those_of_transformers);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(yarn_has_its_factor);

@@ -72,7 +72,7 @@ static kvt_code add_added(tokenizer_parts *p, const json_t *one, kvt_err *err)
     static const char *const never[] = {"single_word", "lstrip", "rstrip", NULL};
     const json_t *content = json_object_get(one, "content");
     const json_t *id = json_object_get(one, "id");
-    bool special, on;
+    bool special = false, on = false;
     char a[64];
     if (!json_is_integer(id) || !json_is_string(content))
         return kvt_fail(err, KVT_FORMAT, "expected an object with id and content");
@@ -158,7 +158,7 @@ static kvt_code read_model(tokenizer_parts *p, const json_t *root, const tokeniz
     const json_t *model = json_object_get(root, "model");
     const json_t *type = json_object_get(model, "type");
     const json_t *unk = json_object_get(model, "unk_token");
-    bool bytes;
+    bool bytes = false;
     char a[64];
     if (!json_is_object(model))
         return kvt_fail(err, KVT_FORMAT, "model: expected an object");

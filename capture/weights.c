@@ -94,7 +94,7 @@ static kvt_code bind(weights *w, part to, tensor_id id, int64_t layer, int64_t n
     if (check_shape(t, n_row, n_col, err))
         return err->code;
     part *p = &w->part[w->n_part++];
-    bool qk = id == TENSOR_WQ || id == TENSOR_BQ || id == TENSOR_WK || id == TENSOR_BK;
+    bool qk = id == TENSOR_WQ || id == TENSOR_WK; /* no architecture is permuted and biased */
     bool bias = id == TENSOR_BQ || id == TENSOR_BK || id == TENSOR_BV;
     *p = (part){.t = t,
                 .matrix = to.matrix,

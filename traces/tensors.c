@@ -58,8 +58,8 @@ static kvt_code read_shape(entry *e, const json_t *shape, uint64_t *bytes, kvt_e
         if (!json_is_integer(x) || json_integer_value(x) < 0)
             return kvt_fail(err, KVT_FORMAT, "shape[%d]: expected a whole number from 0", i);
         e->t.dim[i] = json_integer_value(x);
-        if (__builtin_mul_overflow(*bytes, (uint64_t)e->t.dim[i], bytes))
-            return kvt_fail(err, KVT_FORMAT, "shape: out of range");
+        if (__builtin_mul_overflow(*bytes, (uint64_t)e->t.dim[i], bytes) || *bytes > INT64_MAX)
+            return kvt_fail(err, KVT_FORMAT, "shape: its sizes multiply to 2^63 bytes or more");
     }
     return KVT_OK;
 }
@@ -146,12 +146,19 @@ static kvt_code check_places(tensors *t, const uint8_t *data, uint64_t n, kvt_er
     qsort(t->list, (size_t)t->n, sizeof *t->list, by_place);
     for (int i = 0; i < t->n; i++) {
         entry *e = &t->list[i];
-        if (e->begin != at || e->end > n)
+        if (e->begin == at && e->end > n)
+            return kvt_fail(
+                err, KVT_FORMAT,
+                "truncated: tensor '%.100s' needs %llu bytes from byte %llu of the data, "
+                "which has %llu",
+                e->t.name, (unsigned long long)(e->end - e->begin), (unsigned long long)at,
+                (unsigned long long)n);
+        if (e->begin != at)
             return kvt_fail(err, KVT_FORMAT,
                             "tensor '%.100s': data_offsets [%llu, %llu]: expected to begin at "
-                            "%llu, within %llu bytes",
+                            "%llu: tensors follow each other without holes or overlap",
                             e->t.name, (unsigned long long)e->begin, (unsigned long long)e->end,
-                            (unsigned long long)at, (unsigned long long)n);
+                            (unsigned long long)at);
         at = e->end;
         e->t.data = data + e->begin;
     }

@@ -31,7 +31,7 @@ static const char *const weights[] = {"file", "f32", NULL};
 /* clang-format off */
 static const cli_option table[] = {
     {.name = "model", .type = CLI_TEXT, CLI_OPT(options, model), .arg = "MODEL", .complete = "file",
-     .help = "the model: a GGUF file, the first of a split set, or a folder of safetensors with its config.json"},
+     .help = "the model: a GGUF file, any part of a split set, or a folder of safetensors with its config.json"},
     {.name = "prompt", .type = CLI_TEXT, CLI_OPT(options, prompt), .arg = "TEXT",
      .help = "the prompt"},
     {.name = "prompt-file", .type = CLI_TEXT, CLI_OPT(options, prompt_file), .arg = "FILE", .complete = "file",

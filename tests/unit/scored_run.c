@@ -177,7 +177,7 @@ static kvt_scorer *save(const char *kind)
 {
     char path[64];
     kvt_err err;
-    kvt_scorer *s;
+    kvt_scorer *s = NULL;
     kvt_scorer_info info = {.n_head = G,
                             .n_kv_head = G,
                             .head_dim = D,

@@ -110,7 +110,7 @@ static kvt_engine *run(kvt_use **u, const char *text, const kvt_share *share, in
     kvt_err err;
     CHECK_OK(kvt_use_parse(u, NULL, text, &err), &err);
     (*u)->share = share;
-    (*u)->traits.scope = kvt_max((*u)->traits.scope, share->scope);
+    (*u)->traits.scope = (kvt_scope)kvt_max((*u)->traits.scope, share->scope);
     (*u)->traits.needs |= share->needs;
     kvt_sequence seq = {.n_prompt = N,
                         .n_response = M,

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+enum { PUT_ALONE = 1 << 18 }; /* bytes that one thread moves before others have begun */
+
 /* Mean, covariance and pair magnitudes of one head from the sums around its pivot. */
 static void moments_of(const device_record *r, const char *at, int64_t lane, int64_t h)
 {
@@ -14,63 +16,92 @@ static void moments_of(const device_record *r, const char *at, int64_t lane, int
     const double *sum = (const double *)(const void *)(at + r->at_sum) + h * d;
     const double *pair = (const double *)(const void *)(at + r->at_magnitude) + h * d / 2;
     const float *square = (const float *)(const void *)(at + r->at_cov) + h * d * d;
-    for (int64_t i = 0; i < d; i++)
-        to->mean[lane * d + i] = (float)((double)pivot[i] + sum[i] / n);
+    float *cov = to->cov + lane * d * d;
+    double off[KVT_HEAD_DIM_MAX]; /* of the mean from the pivot */
+    for (int64_t i = 0; i < d; i++) {
+        off[i] = sum[i] / n;
+        to->mean[lane * d + i] = (float)((double)pivot[i] + off[i]);
+    }
     for (int64_t i = 0; i < d / 2; i++)
         to->freq[lane * d / 2 + i] = (float)(pair[i] / n);
     /* A product with itself may be rounded otherwise in its two halves. */
     for (int64_t i = 0; i < d; i++)
-        for (int64_t c = 0; c < d; c++) {
+        for (int64_t c = 0; c <= i; c++) {
             double both = (double)square[i * d + c] + (double)square[c * d + i];
-            to->cov[(lane * d + i) * d + c] =
-                (float)(both / (2 * n) - sum[i] / n * (sum[c] / n));
+            cov[i * d + c] = cov[c * d + i] = (float)(both / (2 * n) - off[i] * off[c]);
         }
 }
 
 /* n rows of `bytes` each, one behind the other, to rows of `stride` bytes. */
-static void put_rows(void *to, int64_t stride, const void *from, int64_t n, int64_t bytes)
+static void put_rows(const device_record *r, void *to, int64_t stride, const void *from,
+                     int64_t n, int64_t bytes)
 {
+#pragma omp parallel for schedule(static) num_threads(r->n_thread) if (n * bytes > PUT_ALONE)
     for (int64_t i = 0; i < n; i++)
         memcpy((char *)to + i * stride, (const char *)from + i * bytes, (size_t)bytes);
 }
 
-static void put_blocks(const device_record *r, uint16_t *to, const void *from, int64_t lane,
-                       int64_t n_lane, int64_t first, int64_t n)
+/* Row i of what came, at `at` rows of `bytes`, to row i of rows of `stride` bytes. */
+static void put_row(void *to, int64_t stride, const char *at, int64_t i, int64_t bytes)
 {
-    int64_t all = r->spec.block_prompt + r->spec.block_response, row = r->T * 2;
-    put_rows(to + (lane * all + first) * r->T, all * row, from, n_lane, n * row);
+    memcpy((char *)to + i * stride, at + i * bytes, (size_t)bytes);
 }
 
+static void put_blocks(const device_record *r, uint16_t *to, const char *at, int64_t lane,
+                       int64_t h)
+{
+    int64_t all = r->spec.block_prompt + r->spec.block_response, row = r->T * 2;
+    put_row(to + lane * all * r->T, all * row, at, h, r->spec.block_prompt * row);
+}
+
+/* What came of query head h of the layer with head 0 at `lane`. */
+static void put_head(const device_record *r, const char *at, int64_t lane, int64_t h)
+{
+    const device_record_spec *c = &r->spec;
+    const device_record_arrays *to = &c->to;
+    int64_t n = r->N, d = r->D, query = c->n_query + r->M;
+    put_row(to->col_sum + lane * n, n * 8, at + r->at_col_sum, h, n * 8);
+    put_row(to->col_max + lane * n, n * 4, at + r->at_col_max, h, n * 4);
+    put_row(to->lse + lane * r->T, r->T * 4, at + r->at_lse, h, n * 4);
+    if (c->queries) {
+        moments_of(r, at, lane + h, h);
+        put_row(to->q + lane * query * d, query * d * 2, at + r->at_q, h, c->n_query * d * 2);
+    }
+    if (c->blocks)
+        put_blocks(r, to->block_sum, at + r->at_block_sum, lane, h);
+    if (c->block_max)
+        put_blocks(r, to->block_max, at + r->at_block_max, lane, h);
+}
+
+/* Keys (h < G) or values of a kv head. */
+static void put_kv(const device_record *r, const char *at, int64_t l, int64_t h)
+{
+    bool keys = h < r->G;
+    uint16_t *to = (keys ? r->spec.to.k : r->spec.to.v) + l * r->G * r->T * r->D;
+    put_row(to, r->T * r->D * 2, at + (keys ? r->at_k : r->at_v), h % r->G, r->N * r->D * 2);
+}
+
+/* By several threads: the GPU runs the next layer meanwhile, and the one behind has to be
+ * enqueued before that has ended; new memory of the host costs a fault a page. */
 kvt_code record_receive(device_record *r, record_slot *s, kvt_err *err)
 {
     const device_record_spec *c = &r->spec;
     const device_record_arrays *to = &c->to;
     const char *at = s->pinned;
-    int64_t l = s->layer, lane = l * r->H, n = r->H * r->N, d = r->D;
-    int64_t query = c->n_query + r->M;
+    int64_t l = s->layer, lane = l * r->H, n_kv = c->kv ? 2 * r->G : 0;
     if (r->d->copy_wait(r->d, (int)(s - r->slot), err))
         return err->code;
     s->layer = -1;
-    memcpy(to->col_sum + lane * r->N, at + r->at_col_sum, (size_t)n * sizeof(double));
-    memcpy(to->col_max + lane * r->N, at + r->at_col_max, (size_t)n * sizeof(float));
-    put_rows(to->lse + lane * r->T, r->T * 4, at + r->at_lse, r->H, r->N * 4);
-    if (c->queries) {
-        for (int64_t h = 0; h < r->H; h++)
-            moments_of(r, at, lane + h, h);
-        put_rows(to->q + lane * query * d, query * d * 2, at + r->at_q, r->H,
-                 c->n_query * d * 2);
-    }
+#pragma omp parallel for schedule(dynamic, 1) num_threads(r->n_thread)
+    for (int64_t i = 0; i < n_kv + r->H; i++)
+        if (i < n_kv)
+            put_kv(r, at, l, i);
+        else
+            put_head(r, at, lane, i - n_kv);
     if (c->norms)
         memcpy(to->norm + l * r->T, at + r->at_norm, (size_t)r->N * sizeof(float));
     if (c->hidden)
-        memcpy(to->x + l * r->T * r->E, at + r->at_x, (size_t)(r->N * r->E) * 2);
-    if (c->blocks)
-        put_blocks(r, to->block_sum, at + r->at_block_sum, lane, r->H, 0, c->block_prompt);
-    if (c->block_max)
-        put_blocks(r, to->block_max, at + r->at_block_max, lane, r->H, 0, c->block_prompt);
-    for (int keys = 0; c->kv && keys < 2; keys++)
-        put_rows((keys ? to->k : to->v) + l * r->G * r->T * d, r->T * d * 2,
-                 at + (keys ? r->at_k : r->at_v), r->G, r->N * d * 2);
+        put_rows(r, to->x + l * r->T * r->E, r->E * 2, at + r->at_x, r->N, r->E * 2);
     return KVT_OK;
 }
 
@@ -95,7 +126,7 @@ static kvt_code fetch_take(fetch *f, int i, kvt_err *err)
         return KVT_OK;
     if (f->r->d->copy_wait(f->r->d, i, err))
         return err->code;
-    put_rows(p->to, p->stride, f->r->slot[i].pinned, p->n, p->bytes);
+    put_rows(f->r, p->to, p->stride, f->r->slot[i].pinned, p->n, p->bytes);
     p->n = 0;
     return KVT_OK;
 }

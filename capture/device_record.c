@@ -34,6 +34,7 @@ static void layout(device_record *r, const device_record_spec *s)
     r->chunk = r->N < DEVICE_CHUNK ? r->N : DEVICE_CHUNK;
     r->norm_rows = NORM_VALUES / r->E > r->T ? r->T : most(NORM_VALUES / r->E, 1);
     r->is_half = s->weights->type == DEV_F16;
+    r->n_thread = s->n_thread > 0 ? s->n_thread : 1;
     int64_t at = 0;
 #define X(member, type, n) \
     r->at_##member = at;   \

@@ -46,6 +46,7 @@ typedef struct device_record_spec {
     int64_t n_query; /* last rows of the prompt whose queries are kept */
     int64_t block, block_prompt, block_response, delay; /* capture/future.h */
     float scale;                                        /* of block_sum */
+    int n_thread; /* of the host, that put what comes into the arrays; 0: one */
     /* What is kept besides lse, sums by column and what is late. */
     bool blocks, block_max, kv, queries, norms, hidden;
     device_record_arrays to;

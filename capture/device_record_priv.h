@@ -68,6 +68,7 @@ struct device_record {
     int64_t H, G, D, E, N, T, M;
     int64_t chunk, norm_rows; /* rows of a pass and of W_O v at a time */
     bool is_half;             /* keys and values lie as halves */
+    int n_thread;
     int index[KVT_LAYERS_MAX];
 #define X(member, type, n) int64_t at_##member;
     RECORD_STAGE(X)

@@ -125,6 +125,7 @@ static device_record_spec device_spec(const recorder *r, const future_spec *f)
                                     future_blocks(f->block, s->n_prompt, m) - prompt,
                                 .delay = f->delay,
                                 .scale = FUTURE_SCALE,
+                                .n_thread = r->n_thread,
                                 .blocks = f->blocks,
                                 .block_max = f->block_max,
                                 .kv = dataset_in_level(KVT_DS_KEYS, s->level),

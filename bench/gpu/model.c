@@ -2,6 +2,7 @@
  * the standard level keeps against not recording. The clock stops when the last copy is in the
  * host's memory; nothing is written. */
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,6 +157,7 @@ static void arrays_new(arrays *a, const device_weights *w, int64_t n, int64_t t)
                                    .block_response = (t - n + block - 1) / block,
                                    .delay = DELAY,
                                    .scale = 1024,
+                                   .n_thread = omp_get_max_threads(),
                                    .blocks = true,
                                    .kv = true,
                                    .queries = true,

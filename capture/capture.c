@@ -65,7 +65,8 @@ static kvt_code resumed(const prepared *p, const kvt_capture_spec *spec, const c
     if (!file_is_regular(path)) /* a rename would put the trace in a device's place */
         return kvt_fail(err, KVT_USAGE, "'%s' is there and no regular file", path);
     kvt_code code = kvt_trace_peek(path, there, &peek);
-    if (code == KVT_OK && strcmp(there, p->digest) == 0)
+    if (code == KVT_OK &&
+        (strcmp(there, p->digest) == 0 || strcmp(there, p->digest_of_file) == 0))
         return spec->force ? KVT_OK : KVT_NO;
     if (spec->force)
         return KVT_OK;
@@ -143,8 +144,8 @@ kvt_code kvt_capture(kvt_model *m, const kvt_capture_spec *spec, kvt_capture_cou
         return err->code;
     if (m->header_only)
         return kvt_fail(err, KVT_USAGE, "the model was opened without its weights");
-    kvt_model_id id; /* capture_facts() finds it in the model */
-    if (s.record && kvt_model_digest(m, &id, ctx, err))
+    kvt_model_id id; /* prepare() and capture_facts() find it in the model */
+    if ((s.record || s.temperature > 0) && kvt_model_digest(m, &id, ctx, err))
         return err->code;
     prepare_warn(m, &s, ctx);
     if (s.prompts) {

@@ -232,23 +232,24 @@ static kvt_code identify_prompt(prepared *p, const kvt_model *m, kvt_err *err)
     digest *d = digest_new();
     if (!d)
         return kvt_fail_memory(err, 0);
-    digest_add_text(d, m->weights->digest);
+    digest_add_text(d, m->id.weights);
     digest_add(d, p->list.id, (size_t)p->list.n * sizeof *p->list.id);
     digest_get(d, p->stream);
     digest_free(d);
     return KVT_OK;
 }
 
-/* Everything that decides what is in the file. */
-static kvt_code identify(prepared *p, const kvt_model *m, const kvt_capture_spec *s,
-                         const kvt_ctx *ctx, kvt_err *err)
+/* Everything that decides what is in the file; `model` is one of the model's two digests. */
+static kvt_code identify(char out[DIGEST_TEXT], const prepared *p, const kvt_model *m,
+                         const char *model, const kvt_capture_spec *s, const kvt_ctx *ctx,
+                         kvt_err *err)
 {
     digest *d = digest_new();
     buf b;
     if (!d)
         return kvt_fail_memory(err, 0);
     buf_init(&b, 1 << 16);
-    buf_printf(&b, "kvt-capture 1|%s|%s|%s|%lld|", m->weights->digest, p->info.template_name,
+    buf_printf(&b, "kvt-capture 1|%s|%s|%s|%lld|", model, p->info.template_name,
                p->info.template_digest, (long long)p->max_new);
     buf_printf(&b, "%d|%a|%a|%lld|%llu|", p->is_forced, s->temperature, s->top_p,
                (long long)s->top_k, (unsigned long long)ctx->seed);
@@ -266,7 +267,7 @@ static kvt_code identify(prepared *p, const kvt_model *m, const kvt_capture_spec
     digest_add_text(d, "|");
     digest_add(d, p->forced.id, (size_t)p->forced.n * sizeof *p->forced.id);
     digest_add(d, p->raw.data, p->raw.n);
-    digest_get(d, p->digest);
+    digest_get(d, out);
     digest_free(d);
     buf_fini(&b);
     return code;
@@ -302,7 +303,9 @@ kvt_code prepare(prepared *p, const kvt_model *m, const kvt_capture_spec *spec,
     if (!code)
         code = identify_prompt(p, m, err);
     if (!code)
-        code = identify(p, m, spec, ctx, err);
+        code = identify(p->digest, p, m, m->id.weights, spec, ctx, err);
+    if (!code)
+        code = identify(p->digest_of_file, p, m, m->id.file, spec, ctx, err);
     kvt_arena_free(a);
     if (code)
         prepared_fini(p);

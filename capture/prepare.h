@@ -15,8 +15,10 @@ typedef struct prepared {
     buf raw;           /* the prompt as given */
     token_list forced; /* a given response; n 0: none */
     bool is_forced;
-    int64_t max_new;          /* response tokens at most */
-    char digest[DIGEST_TEXT]; /* of prompt, model and options */
+    int64_t max_new;                  /* response tokens at most */
+    char digest[DIGEST_TEXT];         /* of prompt, model and options */
+    char digest_of_file[DIGEST_TEXT]; /* the same with the model's file in place of its weights:
+                                       * what traces have that are older than that digest */
     char stream[DIGEST_TEXT]; /* of prompt and model: how a prompt is recorded must not change
                                * what is sampled */
 } prepared;

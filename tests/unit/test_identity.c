@@ -142,14 +142,57 @@ static void a_trace_says_both(void **state)
     kvt_model_close(m);
 }
 
+/* A set that one file of a model began is gone on with by another with the same weights, and
+ * samples the same tokens. */
+static void a_set_resumes_with_another_file(void **state)
+{
+    static const char *const files[] = {"one.gguf", "two.gguf", "other.gguf"};
+    char said[3][sizeof((kvt_capture_counts *)0)->text];
+    kvt_capture_counts counts;
+    kvt_capture_spec spec;
+    kvt_err err;
+    (void)state;
+    kvt_capture_defaults(&spec);
+    spec.prompt = "a b";
+    spec.max_new = 12;
+    spec.temperature = 1;
+    for (int i = 0; i < 3; i++) {
+        model_make_options o = model_make_of("llama");
+        gguf_make made;
+        kvt_model *m;
+        o.seed += i == 2;
+        gguf_make_init(&made);
+        if (i == 1)
+            gguf_make_text(&made, "general.description", "the same in another file");
+        model_make_into(&made, &o);
+        assert_true(gguf_make_write(&made, folder_path(files[i])));
+        gguf_make_fini(&made);
+        CHECK_OK(kvt_model_open(&m, folder_path(files[i]), NULL, NULL, &err), &err);
+        spec.record = false;
+        CHECK_OK(kvt_capture(m, &spec, &counts, NULL, &err), &err);
+        memcpy(said[i], counts.text, sizeof said[i]);
+        spec.record = true;
+        spec.out = folder_path("resumed.h5");
+        if (i < 2)
+            CHECK_OK(kvt_capture(m, &spec, &counts, NULL, &err), &err);
+        else
+            CHECK_FAILS(kvt_capture(m, &spec, &counts, NULL, &err), KVT_USAGE,
+                        "of another prompt, model or options", &err);
+        assert_true(counts.captured == (i == 0) && counts.skipped == (i == 1));
+        kvt_model_close(m);
+    }
+    assert_string_equal(said[0], said[1]);
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[CHECK_COUNT(rows) + 2];
+    struct CMUnitTest tests[CHECK_COUNT(rows) + 3];
     int n = 0;
     folder_new();
     CHECK_ROWS(tests, &n, rows, the_rule);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_scorer_knows_one_digest);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_trace_says_both);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_set_resumes_with_another_file);
     int failed = CHECK_RUN("identity", tests, n);
     folder_end();
     return failed;

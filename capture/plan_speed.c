@@ -6,21 +6,37 @@
 #include "base/clock.h"
 #include "kvt/arena.h"
 
-enum { M = 128, N = 1536, K = 576, STREAM = 24 << 20 }; /* STREAM: floats, beyond the caches */
+enum { M = 128, N = 1536, K = 576, STREAM_MOST = 24 << 20 }; /* floats, beyond the caches */
 
-static kvt_code measure(plan_speed *out, const kvt_backend *b, int n_thread, kvt_err *err)
+/* Floats that are streamed: as many as the weights take, since those of a small model stay in
+ * the caches. */
+static int64_t stream_floats(const kvt_model *m)
 {
-    int64_t own = M * K + M * N;
-    float *w = kvt_alloc(STREAM, sizeof *w), *x = kvt_alloc(n_thread * own, sizeof *x);
-    kvt_code code = w && x ? KVT_OK : kvt_fail_memory(err, STREAM * sizeof *w);
+    int64_t n = m->weights->bytes / (int64_t)sizeof(float);
+    return n < (int64_t)N * K ? (int64_t)N * K : n > STREAM_MOST ? STREAM_MOST : n;
+}
+
+enum { OWN = M * K + M * N }; /* of a thread: what it multiplies, and the product */
+
+int64_t plan_measure_bytes(const kvt_model *m, int n_thread)
+{
+    return (stream_floats(m) + (int64_t)n_thread * OWN) * (int64_t)sizeof(float);
+}
+
+static kvt_code measure(plan_speed *out, const kvt_model *m, int n_thread, kvt_err *err)
+{
+    const kvt_backend *b = m->backend;
+    int64_t stream = stream_floats(m);
+    float *w = kvt_alloc(stream, sizeof *w), *x = kvt_alloc((int64_t)n_thread * OWN, sizeof *x);
+    kvt_code code = w && x ? KVT_OK : kvt_fail_memory(err, (size_t)stream * sizeof *w);
     for (int pass = 0; !code && pass < 2; pass++) { /* the first warms up */
-        int rounds = pass ? 24 : 2;
+        int rounds = pass ? 8 : 1;
         double begin = clock_now();
 #pragma omp parallel for schedule(static) num_threads(n_thread)
         for (int t = 0; t < n_thread; t++)
             for (int i = 0; i < rounds; i++)
-                b->gemm(GEMM_NT, &(gemm_args){.c = x + t * own + M * K,
-                                              .a = x + t * own,
+                b->gemm(GEMM_NT, &(gemm_args){.c = x + (int64_t)t * OWN + M * K,
+                                              .a = x + (int64_t)t * OWN,
                                               .b = w,
                                               .m = M,
                                               .n = N,
@@ -33,9 +49,9 @@ static kvt_code measure(plan_speed *out, const kvt_backend *b, int n_thread, kvt
         begin = clock_now();
 #pragma omp parallel for schedule(static) num_threads(n_thread)
         for (int t = 0; t < n_thread; t++) /* each writes its own x */
-            for (int64_t i = t; i < STREAM / (64 * K); i += n_thread)
-                b->gemv(x + t * own, w + i * 64 * K, x + M * K, 64, K);
-        out->stream = (double)STREAM * sizeof *w / (clock_now() - begin);
+            for (int64_t i = t; i < stream / (64 * K); i += n_thread)
+                b->gemv(x + (int64_t)t * OWN, w + i * 64 * K, x + M * K, 64, K);
+        out->stream = (double)(stream / (64 * K)) * 64 * K * sizeof *w / (clock_now() - begin);
     }
     kvt_free(w);
     kvt_free(x);
@@ -141,7 +157,7 @@ static kvt_code measure_device(plan_speed *out, kvt_device *d, dev_type type, kv
 kvt_code plan_measure(plan_speed *out, const kvt_model *m, int n_thread, kvt_err *err)
 {
     device_weights w;
-    kvt_code code = measure(out, m->backend, n_thread, err);
+    kvt_code code = measure(out, m, n_thread, err);
     out->model_flops = out->flops;
     out->model_stream = out->stream;
     if (code || !m->backend->device)

@@ -10,6 +10,7 @@ typedef struct plan_speed {
     double model_flops, model_stream; /* of what runs the model: a device, or the same */
 } plan_speed;
 
+int64_t plan_measure_bytes(const kvt_model *m, int n_thread); /* memory while it lasts */
 KVT_CHECKED kvt_code plan_measure(plan_speed *out, const kvt_model *m, int n_thread,
                                   kvt_err *err);
 

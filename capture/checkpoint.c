@@ -91,10 +91,21 @@ static kvt_code check_there(const char *path, kvt_err *err)
     return KVT_OK; /* what opens it says it */
 }
 
+/* One of the files of a folder, given in place of it. */
+static kvt_code check_whole(const char *path, kvt_err *err)
+{
+    const char *end = strrchr(path, '.');
+    if (!end || (strcmp(end, ".safetensors") != 0 && strcmp(end, ".json") != 0) ||
+        file_is_dir(path))
+        return KVT_OK;
+    return kvt_fail(err, KVT_FORMAT, "'%s': is one file of a model: give the folder it lies in",
+                    path);
+}
+
 kvt_code checkpoint_open(checkpoint **out, const char *path, kvt_err *err)
 {
     *out = NULL;
-    if (check_there(path, err))
+    if (check_there(path, err) || check_whole(path, err))
         return err->code;
     checkpoint *s = kvt_alloc(1, sizeof *s);
     if (!s)

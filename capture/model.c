@@ -8,7 +8,18 @@
 
 #include "base/file.h"
 #include "capture/checkpoint.h"
+#include "capture/pre.h"
 #include "kvt/arena.h"
+
+/* A name that the caller gave, not the file. */
+static kvt_code check_pre(const char *pre, kvt_err *err)
+{
+    char names[320];
+    if (!pre || pre_find(pre))
+        return KVT_OK;
+    return kvt_fail(err, KVT_USAGE, "pre-tokenizer '%.60s': expected one of %s", pre,
+                    pre_names(names, sizeof names));
+}
 
 kvt_code kvt_model_open(kvt_model **out, const char *path, const kvt_model_options *options,
                         const kvt_ctx *ctx, kvt_err *err)
@@ -17,6 +28,8 @@ kvt_code kvt_model_open(kvt_model **out, const char *path, const kvt_model_optio
     const kvt_model_options *o = options ? options : &plain;
     checkpoint *s = NULL;
     *out = NULL;
+    if (check_pre(o->pre, err))
+        return err->code;
     kvt_model *m = kvt_alloc(1, sizeof *m);
     if (!m)
         return kvt_fail_memory(err, sizeof *m);

@@ -78,7 +78,10 @@ static kvt_code get_types(int32_t **out, const gguf *g, int64_t n_token, kvt_err
         return kvt_fail_memory(err, (size_t)n_token * sizeof **out);
     for (int64_t i = 0; i < n_token; i++) {
         int64_t type = gguf_int_at(&a, i);
-        (*out)[i] = type < TOKEN_NORMAL || type > TOKEN_BYTE ? -1 : (int32_t)type;
+        if (type < TOKEN_NORMAL || type > TOKEN_BYTE)
+            return kvt_fail(err, KVT_FORMAT, "'%s': token %lld: expected %d to %d, got %lld",
+                            key, (long long)i, TOKEN_NORMAL, TOKEN_BYTE, (long long)type);
+        (*out)[i] = (int32_t)type;
     }
     return KVT_OK;
 }

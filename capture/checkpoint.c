@@ -75,6 +75,18 @@ kvt_code checkpoint_of_gguf(checkpoint **out, const gguf *g, kvt_err *err)
     return KVT_OK;
 }
 
+/* Messages have paths in quotes; a short path may be a word of any of them. */
+kvt_code checkpoint_within(kvt_err *err, const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    for (const char *at = strchr(err->text, '\''); at; at = strchr(at + 1, '\''))
+        if (strncmp(at + 1, path, n) == 0 && (at[1 + n] == '\'' || at[1 + n] == '/'))
+            return err->code;
+    return kvt_within(err, "'%s'", path);
+}
+
 /* "Qwen/Qwen3-0.6B": two words and a slash, and nothing of that name here. */
 static kvt_code check_there(const char *path, kvt_err *err)
 {
@@ -199,7 +211,8 @@ bool checkpoint_is_beside(const checkpoint *s, const checkpoint_tensor *t)
                                         "model.vision_tower.", "model.multi_modal_projector."};
     if (s->g)
         return strcmp(t->name, "rope_freqs.weight") == 0;
-    for (size_t i = 0; s->prefix[0] + s->is_inside && i < sizeof other / sizeof *other; i++)
+    bool nested = s->prefix[0] || s->is_inside;
+    for (size_t i = 0; nested && i < sizeof other / sizeof *other; i++)
         if (strncmp(t->name, other[i], strlen(other[i])) == 0)
             return true;
     return ends_with(t->name, ".rotary_emb.inv_freq");

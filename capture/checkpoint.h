@@ -35,6 +35,8 @@ KVT_CHECKED kvt_code checkpoint_open(checkpoint **out, const char *path, kvt_err
 /* Of a GGUF file that the caller keeps open. */
 KVT_CHECKED kvt_code checkpoint_of_gguf(checkpoint **out, const gguf *g, kvt_err *err);
 void checkpoint_close(checkpoint *s); /* NULL is fine */
+/* Puts the model's path in front of an error that names neither it nor a file in it. */
+kvt_code checkpoint_within(kvt_err *err, const char *path);
 
 const arch *checkpoint_arch(const checkpoint *s);
 const kvt_geometry *checkpoint_geometry(const checkpoint *s);

@@ -338,8 +338,5 @@ kvt_code checkpoint_folder(checkpoint *s, const char *path, kvt_err *err)
     s->folder = kvt_copy_text(path);
     if (!s->folder)
         return kvt_fail_memory(err, strlen(path) + 1);
-    kvt_code code = fill(s, err);
-    if (code && !strstr(err->text, path))
-        return kvt_within(err, "'%s'", path);
-    return code;
+    return fill(s, err) ? checkpoint_within(err, path) : KVT_OK;
 }

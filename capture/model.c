@@ -37,8 +37,11 @@ kvt_code kvt_model_open(kvt_model **out, const char *path, const kvt_model_optio
     snprintf(m->asked, sizeof m->asked, "%s", o->device ? o->device : "auto");
     m->f32 = o->f32;
     kvt_code code = kvt_backend_open(&m->backend, o->device, ctx, err);
-    if (!code)
-        code = checkpoint_open(&s, path, err);
+    if (code) {
+        kvt_model_close(m);
+        return code;
+    }
+    code = checkpoint_open(&s, path, err);
     if (!code)
         code = kvt_weights_load(
             &m->weights, s,
@@ -54,7 +57,7 @@ kvt_code kvt_model_open(kvt_model **out, const char *path, const kvt_model_optio
         code = model_upload(m, err);
     if (code) {
         kvt_model_close(m);
-        return strstr(err->text, path) ? code : kvt_within(err, "model '%s'", path);
+        return checkpoint_within(err, path);
     }
     memcpy(m->id.file, m->weights->digest, sizeof m->id.file);
     *out = m;

@@ -558,9 +558,33 @@ static void no_memory_is_an_error(void **state)
     folder_clear();
 }
 
+/* A short path that is a word of the message does not name the model. */
+static void an_error_names_the_model_once(void **state)
+{
+    static const struct {
+        const char *path, *text, *says;
+    } each[] = {
+        {"m", "holds GGUF files: give one of them", "'m': holds GGUF files: give one of them"},
+        {"model", "tensor 'model.norm.weight' is missing",
+         "'model': tensor 'model.norm.weight' is missing"},
+        {"model/", "'model/config.json': key 'a' is missing",
+         "'model/config.json': key 'a' is missing"},
+        {"a/m.gguf", "'a/m.gguf': truncated", "'a/m.gguf': truncated"},
+        {"model", "'models/config.json': key 'a' is missing",
+         "'model': 'models/config.json': key 'a' is missing"},
+    };
+    (void)state;
+    for (int i = 0; i < CHECK_COUNT(each); i++) {
+        kvt_err err;
+        kvt_fail(&err, KVT_FORMAT, "%s", each[i].text);
+        assert_int_equal(checkpoint_within(&err, each[i].path), KVT_FORMAT);
+        assert_string_equal(err.text, each[i].says);
+    }
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[CHECK_COUNT(rows) + 10];
+    struct CMUnitTest tests[CHECK_COUNT(rows) + 11];
     int n = 0;
     folder_new();
     CHECK_ROWS(tests, &n, rows, a_folder_is_the_model_of_its_gguf_file);
@@ -574,6 +598,7 @@ int main(void)
     tests[n++] =
         (struct CMUnitTest)cmocka_unit_test(a_tied_flag_and_an_output_matrix_are_one_fact);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_tensor_too_few_or_too_many_is_named);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(an_error_names_the_model_once);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(no_memory_is_an_error);
     int failed = CHECK_RUN("checkpoint", tests, n);
     folder_end();

@@ -163,10 +163,29 @@ kvt_code arch_check_heads(const kvt_geometry *o, const char *kv_key, const char 
     return KVT_OK;
 }
 
+/* Sizes that may be an array: then it has one value a layer. */
+static kvt_code each_layer(const kvt_geometry *o, const arch *a, const gguf *g, kvt_err *err)
+{
+    static const key_id ids[] = {KEY_N_HEAD, KEY_N_KV_HEAD, KEY_N_FF};
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        char key[KEY_TEXT];
+        gguf_array each;
+        kvt_err none;
+        if (gguf_get_ints(g, key_name(key, a, ids[i]), &each, &none) == KVT_OK &&
+            each.n != o->n_layer)
+            return kvt_fail(err, KVT_FORMAT,
+                            "key '%s': expected %" PRId64 " values, one a layer, got %" PRId64,
+                            key, o->n_layer, each.n);
+    }
+    return KVT_OK;
+}
+
 static kvt_code heads(kvt_geometry *o, const arch *a, const gguf *g, kvt_err *err)
 {
     char key[KEY_TEXT];
     int64_t value_length = 0, rotated = 0;
+    if (each_layer(o, a, g, err))
+        return err->code;
     if (whole(&o->n_head, g, a, KEY_N_HEAD, -1, 1, ARCH_WIDTH_MAX, err) ||
         whole(&o->n_kv_head, g, a, KEY_N_KV_HEAD, o->n_head, 1, ARCH_WIDTH_MAX, err) ||
         whole(&o->head_dim, g, a, KEY_KEY_LENGTH, o->n_hidden / o->n_head, 0, ARCH_WIDTH_MAX,

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "kvt/arena.h"
 
-enum { M = 128, N = 1536, K = 576, STREAM_MOST = 24 << 20 }; /* floats, beyond the caches */
+enum { M = 128, N = 512, K = 576, STREAM_MOST = 24 << 20 }; /* floats, beyond the caches */
 
 /* Floats that are streamed: as many as the weights take, since those of a small model stay in
  * the caches. */
@@ -30,7 +30,7 @@ static kvt_code measure(plan_speed *out, const kvt_model *m, int n_thread, kvt_e
     float *w = kvt_alloc(stream, sizeof *w), *x = kvt_alloc((int64_t)n_thread * OWN, sizeof *x);
     kvt_code code = w && x ? KVT_OK : kvt_fail_memory(err, (size_t)stream * sizeof *w);
     for (int pass = 0; !code && pass < 2; pass++) { /* the first warms up */
-        int rounds = pass ? 8 : 1;
+        int rounds = pass ? 24 : 2;
         double begin = clock_now();
 #pragma omp parallel for schedule(static) num_threads(n_thread)
         for (int t = 0; t < n_thread; t++)

@@ -156,9 +156,11 @@ static void copy(char *out, size_t cap, const char *text)
     snprintf(out, cap, "%s", text ? text : "");
 }
 
-static kvt_code read_meta(adapter *a, const tensors *t, const kvt_model_id *model, kvt_err *err)
+/* What it is and of which model, before a tensor is looked at. */
+static kvt_code read_origin(adapter *a, const tensors *t, const kvt_model_id *model,
+                            kvt_err *err)
 {
-    const char *format = tensors_meta(t, "format"), *alpha = tensors_meta(t, "alpha");
+    const char *format = tensors_meta(t, "format");
     if (!format || strcmp(format, "kvt-adapter") != 0)
         return kvt_fail(err, KVT_FORMAT, "metadata: expected format kvt-adapter, got %s",
                         format ? format : "none");
@@ -169,17 +171,24 @@ static kvt_code read_meta(adapter *a, const tensors *t, const kvt_model_id *mode
     if (strcmp(a->kind, "lookaheadkv") != 0 && strcmp(a->kind, "judgeq") != 0)
         return kvt_fail(err, KVT_FORMAT,
                         "metadata: expected kind lookaheadkv or judgeq, got '%s'", a->kind);
-    if (strcmp(a->kind, "judgeq") == 0 && a->rank)
-        return kvt_fail(err, KVT_FORMAT,
-                        "kind judgeq trains embeddings only, the file has a LoRA of rank %lld",
-                        (long long)a->rank);
     kvt_model_id made_for = {"", ""};
     copy(made_for.weights, sizeof made_for.weights, a->model_digest);
     if (model && !kvt_model_id_same(model, &made_for))
         return kvt_fail(
             err, KVT_FORMAT, "it was made for another model: expected digest %s, got '%s' (%s)",
             model->weights[0] ? model->weights : model->file, a->model_digest, a->model);
+    return KVT_OK;
+}
+
+/* What follows from its rank. */
+static kvt_code read_alpha(adapter *a, const tensors *t, kvt_err *err)
+{
+    const char *alpha = tensors_meta(t, "alpha");
     kvt_err not_used;
+    if (strcmp(a->kind, "judgeq") == 0 && a->rank)
+        return kvt_fail(err, KVT_FORMAT,
+                        "kind judgeq trains embeddings only, the file has a LoRA of rank %lld",
+                        (long long)a->rank);
     if (alpha &&
         (real_parse(&a->alpha, alpha, &not_used) || !(a->alpha >= 0) || a->alpha > 1e9))
         return kvt_fail(err, KVT_FORMAT, "metadata: alpha '%s' is no number", alpha);
@@ -193,7 +202,7 @@ static kvt_code read_file(adapter *a, const tensors *t, const kvt_geometry *g,
 {
     reading r = {.a = a, .t = t, .g = g};
     int64_t n_value;
-    if (measure(&r, &n_value, err) || read_meta(a, t, model, err))
+    if (read_origin(a, t, model, err) || measure(&r, &n_value, err) || read_alpha(a, t, err))
         return err->code;
     a->n_layer = (int)g->n_layer;
     a->memory = r.next = kvt_alloc(n_value, sizeof(float));

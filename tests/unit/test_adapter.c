@@ -114,6 +114,11 @@ static void test_other_model(void **state)
     adapter_close(b);
     CHECK_FAILS(adapter_open(&b, path, &small, &(kvt_model_id){"ffff", ""}, &err), KVT_FORMAT,
                 "another model", &err);
+    /* Said before its tensors are found not to fit. */
+    kvt_geometry short_one = small;
+    short_one.n_layer = 1;
+    CHECK_FAILS(adapter_open(&b, path, &short_one, &(kvt_model_id){"ffff", ""}, &err),
+                KVT_FORMAT, "another model", &err);
     assert_null(b);
     wide.n_hidden = 24;
     CHECK_FAILS(adapter_open(&b, path, &wide, &model, &err), KVT_FORMAT, "expected [", &err);

@@ -199,12 +199,6 @@ const checkpoint_tensor *checkpoint_find(const checkpoint *s, tensor_id id, int6
     return checkpoint_named(s, name);
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 bool checkpoint_is_beside(const checkpoint *s, const checkpoint_tensor *t)
 {
     static const char *const other[] = {"vision_tower.", "multi_modal_projector.",
@@ -215,7 +209,7 @@ bool checkpoint_is_beside(const checkpoint *s, const checkpoint_tensor *t)
     for (size_t i = 0; nested && i < sizeof other / sizeof *other; i++)
         if (strncmp(t->name, other[i], strlen(other[i])) == 0)
             return true;
-    return ends_with(t->name, ".rotary_emb.inv_freq");
+    return checkpoint_ends_with(t->name, ".rotary_emb.inv_freq");
 }
 
 static const uint8_t *file_bytes(const checkpoint *s, int i, size_t *n)

@@ -37,17 +37,11 @@ typedef struct seen {
     bool gguf, torch, meta;
 } seen;
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 static kvt_code look(void *user, const char *name, kvt_err *err)
 {
     seen *s = user;
     (void)err;
-    s->gguf |= ends_with(name, ".gguf");
+    s->gguf |= checkpoint_ends_with(name, ".gguf");
     s->torch |= strncmp(name, "pytorch_model", 13) == 0;
     s->meta |= strncmp(name, "consolidated.", 13) == 0;
     return KVT_OK;

@@ -3,6 +3,8 @@
 #ifndef CAPTURE_CHECKPOINT_PRIV_H
 #define CAPTURE_CHECKPOINT_PRIV_H
 
+#include <string.h>
+
 #include "capture/checkpoint.h"
 #include "traces/tensors.h"
 
@@ -20,6 +22,12 @@ struct checkpoint {
     const char *prefix; /* of a folder: before "model.layers", "" or "language_model." */
     bool is_inside;     /* "model.language_model.layers" in place of "model.layers" */
 };
+
+static inline bool checkpoint_ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
 
 /* Fills a checkpoint from a folder: geometry first, then its files and tensors. */
 KVT_CHECKED kvt_code checkpoint_folder(checkpoint *s, const char *path, kvt_err *err);

@@ -126,17 +126,20 @@ static const struct size {
 };
 
 enum { GEMMA_KV_HEADS = 4, GEMMA_HEAD_DIM = 256, GEMMA_VOCAB = 262208, QUERY_SCALAR = 256 };
+enum { QWEN3_HEAD_DIM = 128 };
 
 static kvt_code heads(kvt_geometry *g, const arch *a, const json_t *o, kvt_err *err)
 {
     const char *kv_key = key_name_hf(KEY_N_KV_HEAD), *dim_key = key_name_hf(KEY_KEY_LENGTH);
-    bool gemma = a->post_norm;
+    bool gemma = a->post_norm, from_width = !a->qk_norm;
+    int64_t dim = gemma        ? GEMMA_HEAD_DIM
+                  : from_width ? g->n_hidden / g->n_head
+                               : QWEN3_HEAD_DIM;
     if (config_whole(&g->n_kv_head, o, kv_key, gemma ? GEMMA_KV_HEADS : g->n_head, 1,
                      ARCH_WIDTH_MAX, err) ||
-        config_whole(&g->head_dim, o, dim_key, gemma ? GEMMA_HEAD_DIM : g->n_hidden / g->n_head,
-                     1, ARCH_WIDTH_MAX, err))
+        config_whole(&g->head_dim, o, dim_key, dim, 1, ARCH_WIDTH_MAX, err))
         return err->code;
-    if (!config_member(o, dim_key) && !gemma && g->n_hidden % g->n_head != 0)
+    if (!config_member(o, dim_key) && from_width && g->n_hidden % g->n_head != 0)
         return kvt_fail(err, KVT_FORMAT,
                         "key '%s': is missing, and width %" PRId64 " is no multiple of %" PRId64
                         " heads",

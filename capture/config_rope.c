@@ -130,8 +130,9 @@ static kvt_code llama3(float *divisor, arch_rope *r, int64_t head_dim, const jso
     return KVT_OK;
 }
 
-/* Scaling and frequencies of layers that see everything. */
-static kvt_code global(kvt_geometry *g, const json_t *o, kvt_err *err)
+/* Scaling and frequencies of layers that see everything. `top` has original where it is not
+ * among the fields of the scaling, and wins there. */
+static kvt_code global(kvt_geometry *g, const json_t *o, const json_t *top, kvt_err *err)
 {
     static const char *const original = "original_max_position_embeddings";
     float divisor[KVT_HEAD_DIM_MAX / 2];
@@ -142,7 +143,8 @@ static kvt_code global(kvt_geometry *g, const json_t *o, kvt_err *err)
     if (strcmp(r.type, "none") != 0 &&
         config_positive(&r.factor, o, "factor", (double)NAN, err))
         return err->code;
-    if ((is_yarn || is_llama3) && config_whole(&g->rope_original, o, original,
+    const json_t *at = config_member(top, original) ? top : o;
+    if ((is_yarn || is_llama3) && config_whole(&g->rope_original, at, original,
                                                is_yarn ? g->n_context : -1, 1, INT32_MAX, err))
         return err->code;
     r.original = (double)g->rope_original;
@@ -194,7 +196,7 @@ kvt_code config_rope(kvt_geometry *g, const arch *a, const json_t *o, kvt_err *e
     if (find(&d, a, o, err) ||
         config_positive(&theta, o, key_name_hf(KEY_ROPE_THETA), theta, err) ||
         config_positive(&g->rope_theta, d.theta, key_name_hf(KEY_ROPE_THETA), theta, err) ||
-        global(g, d.global, err))
+        global(g, d.global, o, err))
         return err->code;
     return local(g, a, &d, o, err);
 }

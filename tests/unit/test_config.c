@@ -94,6 +94,7 @@ static void head_size_is_not_width_by_heads(void **state)
          "\"num_key_value_heads\": 2, \"intermediate_size\": 4864, \"num_hidden_layers\": 24, "
          "\"vocab_size\": 151936, \"max_position_embeddings\": 32768}",
          14, 64},
+        {MODEL("qwen3") "}", 4, 128}, /* as transformers has it where the field is missing */
     };
     (void)state;
     for (int i = 0; i < CHECK_COUNT(each); i++) {
@@ -191,6 +192,26 @@ static void llama3_keeps_mixes_and_divides(void **state)
     }
     assert_true(m.geometry.rope_factor == 32 && m.geometry.rope_original == 8192);
     assert_string_equal(m.geometry.rope_type, "llama3");
+}
+
+/* As transformers has it, the length of before the scaling wins where it is no field of it. */
+static void the_length_of_before_is_looked_for_outside_too(void **state)
+{
+    static const char original[] = "\"original_max_position_embeddings\"";
+    char text[2][1024];
+    config_model m[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        snprintf(text[i], sizeof text[i], "%s, %s%s: %d}}", MODEL("llama"),
+                 "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, ", original,
+                 i ? 1000 : 2000);
+        if (i)
+            snprintf(text[i] + strlen(text[i]) - 1, 64, ", %s: 2000}", original);
+        read_ok(&m[i], text[i]);
+        assert_int_equal(m[i].geometry.rope_original, 2000);
+    }
+    assert_memory_equal(m[0].geometry.rope_freq, m[1].geometry.rope_freq,
+                        sizeof m[0].geometry.rope_freq);
 }
 
 static void gemma_has_two_bases_in_both_dialects(void **state)
@@ -338,7 +359,7 @@ static void a_missing_file_is_named(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[CHECK_COUNT(refusals) + CHECK_COUNT(windows) + 8];
+    struct CMUnitTest tests[CHECK_COUNT(refusals) + CHECK_COUNT(windows) + 9];
     int n = 0;
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(what_is_left_out_has_its_default);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(gemma_leaves_sizes_out);
@@ -346,6 +367,8 @@ int main(void)
     CHECK_ROWS(tests, &n, windows, window_of_each_layer);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(frequencies_are_those_of_transformers);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(llama3_keeps_mixes_and_divides);
+    tests[n++] =
+        (struct CMUnitTest)cmocka_unit_test(the_length_of_before_is_looked_for_outside_too);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(gemma_has_two_bases_in_both_dialects);
     CHECK_ROWS(tests, &n, refusals, refused_by_name);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_missing_file_is_named);

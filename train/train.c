@@ -151,7 +151,7 @@ static kvt_code check_model(const train_run *run, kvt_err *err)
     bool known = model.weights[0]; /* else the header alone, for the plan */
     if (known && !kvt_model_id_same(&model, &of_trace))
         return kvt_fail(err, KVT_FORMAT,
-                        "'%s' is of another model file (digest %s) than --model (%s)",
+                        "'%s' is of another model (digest %s) than --model (%s)",
                         run->info.path, run->info.facts.weights_digest, model.weights);
     return KVT_OK;
 }

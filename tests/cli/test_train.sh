@@ -137,7 +137,7 @@ cp set.jsonl new.csv
 bad 1 "no curve of kvt train" train lookaheadkv train --model tiny.gguf -o new/x --log new.csv
 cmp -s new.csv set.jsonl || fail "the file that is no curve was changed"
 "$make_gguf" other.gguf seed=2 || exit 1
-bad 1 "is of another model file" train lookaheadkv train --model other.gguf -o new/x
+bad 1 "is of another model (digest" train lookaheadkv train --model other.gguf -o new/x
 tiny summary.h5 --level summary --max-new 4
 bad 1 "has no kv/k" train lookaheadkv train summary.h5 --model tiny.gguf -o new/x
 tiny layer.h5 --level train --layers 0 --max-new 4

@@ -562,6 +562,8 @@ def layer_list(text, n):
     out = set()
     for part in text.split(","):
         a, _, b = part.partition("-")
+        if not (a.isdecimal() and (b or a).isdecimal()):
+            stop(f"--layers '{text}': expected numbers and ranges, as in 0-3,29")
         out.update(range(int(a), int(b or a) + 1))
     return sorted(out)
 

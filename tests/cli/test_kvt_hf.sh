@@ -76,6 +76,7 @@ refuses "no model at 'none'" --model none --prompt a --out new.h5
 refuses "expected one of --prompt" --model llama --out new.h5
 refuses "'part.h5' is there already" --model llama --prompt a --out part.h5
 refuses "no layer 9: the model has 3" --model llama --prompt a --out new.h5 --layers 9
+refuses "--layers '1-x': expected numbers and ranges" --model llama --prompt a --out new.h5 --layers 1-x
 refuses "span 'x': its text is not in the prompt" --model llama --prompt a --out new.h5 --span x=zebra --max-new 1
 rm llama/chat_template.jinja
 refuses "no chat template: give --raw" --model llama --prompt a --out new.h5

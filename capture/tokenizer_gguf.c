@@ -63,6 +63,15 @@ static kvt_code get_flag(int *out, const gguf *g, const char *key, kvt_err *err)
     return KVT_OK;
 }
 
+/* A list beside that of the tokens. */
+static kvt_code check_count(const char *key, int64_t n, int64_t n_token, kvt_err *err)
+{
+    if (n == n_token)
+        return KVT_OK;
+    return kvt_fail(err, KVT_FORMAT, "'%s': expected %lld entries as in tokens, got %lld", key,
+                    (long long)n_token, (long long)n);
+}
+
 static kvt_code get_types(int32_t **out, const gguf *g, int64_t n_token, kvt_err *err)
 {
     static const char key[] = "tokenizer.ggml.token_type";
@@ -71,9 +80,8 @@ static kvt_code get_types(int32_t **out, const gguf *g, int64_t n_token, kvt_err
         return KVT_OK;
     if (gguf_get_ints(g, key, &a, err))
         return err->code;
-    if (a.n != n_token)
-        return kvt_fail(err, KVT_FORMAT, "'%s': expected %lld entries as in tokens, got %lld",
-                        key, (long long)n_token, (long long)a.n);
+    if (check_count(key, a.n, n_token, err))
+        return err->code;
     if (!(*out = kvt_alloc(n_token, sizeof **out)))
         return kvt_fail_memory(err, (size_t)n_token * sizeof **out);
     for (int64_t i = 0; i < n_token; i++) {
@@ -93,9 +101,8 @@ static kvt_code get_scores(float **out, const gguf *g, int64_t n_token, kvt_err 
     gguf_array a;
     if (gguf_get_reals(g, key, &a, err))
         return err->code;
-    if (a.n != n_token)
-        return kvt_fail(err, KVT_FORMAT, "'%s': expected %lld entries as in tokens, got %lld",
-                        key, (long long)n_token, (long long)a.n);
+    if (check_count(key, a.n, n_token, err))
+        return err->code;
     if (!(*out = kvt_alloc(n_token, sizeof **out)))
         return kvt_fail_memory(err, (size_t)n_token * sizeof **out);
     for (int64_t i = 0; i < n_token; i++)

@@ -59,7 +59,7 @@ case $(info pre.h5 .model.tokenizer) in
     */gpt-2) ;;
     *) fail "--pre gpt-2: the trace says $(info pre.h5 .model.tokenizer)" ;;
 esac
-bad 1 "nonsuch" capture --model one.gguf --prompt a -o new/a.h5 --pre nonsuch
+bad 2 "nonsuch" capture --model one.gguf --prompt a -o new/a.h5 --pre nonsuch
 
 # Devices, and what kvt doctor says of them.
 bad 2 "no device 'gpu'" capture --model one.gguf --prompt a -o new/a.h5 --device gpu

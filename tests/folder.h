@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder_name[512];
+/* One for all files of the program, a test and what it is linked with. */
+__attribute__((weak)) char folder_name[512];
 
 /* For main(): a new folder in $TMPDIR, else in the build folder. */
 static inline const char *folder_new(void)

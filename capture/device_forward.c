@@ -18,6 +18,15 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+int64_t device_tile(const kvt_geometry *g, int64_t n_token)
+{
+    const int64_t scores = 40 << 20; /* 160 MiB of f32: at 32 heads 128 rows of 8K tokens */
+    int64_t tile = DEVICE_TILE;
+    while (tile < DEVICE_TILE_MOST && 2 * tile * g->n_head * n_token <= scores)
+        tile *= 2;
+    return tile;
+}
+
 /* Everything but the pointers. */
 static void layout(device_forward *f, const device_forward_spec *s)
 {
@@ -37,7 +46,8 @@ static void layout(device_forward *f, const device_forward_spec *s)
                           .cap = s->n_token,
                           .rows = s->n_row,
                           .chunk = least(s->n_row, DEVICE_CHUNK),
-                          .tile = least(s->n_row, DEVICE_TILE),
+                          .tile =
+                              least(s->n_row, s->tile ? s->tile : device_tile(g, s->n_token)),
                           .logits = least(s->n_row, DEVICE_LOGITS),
                           .n_vocab = s->n_vocab ? s->n_vocab : g->n_vocab,
                           .size = dev_type_size(s->weights->type)};
@@ -240,8 +250,11 @@ static kvt_code read_top(const device_forward *f, int64_t row, int64_t n, int64_
     memcpy(&out->entropy, at + 2 * n * DEV_TOP * 4 + (n + row) * 4, sizeof out->entropy);
     if (!isfinite(out->lse))
         return kvt_fail(err, KVT_FORMAT,
-                        "logits behind position %lld: expected numbers, their lse is %g",
-                        (long long)pos, (double)out->lse);
+                        "logits behind position %lld: expected numbers, their lse is %g%s",
+                        (long long)pos, (double)out->lse,
+                        f->w->type == DEV_F16 ? "; activations are f16 here, which ends at "
+                                                "65504: --weights f32 goes beyond"
+                                              : "");
     return KVT_OK;
 }
 

@@ -7,7 +7,7 @@
  *   device_forward_step(f, top.id[0], &err)
  *   device_forward_free(f);
  *
- * Layer by layer; in a layer chunks of DEVICE_CHUNK rows, in a chunk tiles of DEVICE_TILE
+ * Layer by layer; in a layer chunks of DEVICE_CHUNK rows, in a chunk tiles of device_tile()
  * queries, whose scores are one product for each kv head; T x T is never there. Memory is taken
  * in device_forward_new() and never later. The same bytes on every run: one stream, shapes that
  * follow from the tokens alone.
@@ -20,10 +20,15 @@
 #include "capture/device_record.h"
 
 enum {
-    DEVICE_CHUNK = 2048, /* rows of projections at a time */
-    DEVICE_TILE = 64,    /* query rows of attention; blocks of a trace are multiples of it */
-    DEVICE_LOGITS = 32   /* rows whose logits are there at a time */
+    DEVICE_CHUNK = 2048,    /* rows of projections at a time */
+    DEVICE_TILE = 64,       /* query rows of attention, at least: blocks are multiples of it */
+    DEVICE_TILE_MOST = 512, /* which divides DEVICE_CHUNK */
+    DEVICE_LOGITS = 32      /* rows whose logits are there at a time */
 };
+
+/* Query rows of attention at a time. A tile is six launches, which take as long as 64 rows of a
+ * short sequence; of a long one its scores, f32 [H tile n_token], are what bounds it. */
+int64_t device_tile(const kvt_geometry *g, int64_t n_token);
 
 typedef struct device_forward_spec {
     const device_weights *weights;
@@ -31,6 +36,7 @@ typedef struct device_forward_spec {
     const kvt_ctx *ctx;    /* progress, between layers; may be NULL */
     int64_t n_token;       /* longest sequence */
     int64_t n_row;         /* most rows of one pass */
+    int64_t tile;          /* DEVICE_TILE times a power of two; 0: device_tile() */
     int64_t n_vocab;       /* ids that logits are looked at for; 0: all rows of the embedding */
 } device_forward_spec;
 

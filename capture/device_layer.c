@@ -332,8 +332,8 @@ static kvt_code layer(const pass *p, kvt_err *err)
         return err->code;
     for (int64_t row = 0; row < p->n; row += f->chunk) {
         int64_t m = least(f->chunk, p->n - row);
-        /* Whole tiles, so that what is mixed does not depend on what is recorded. */
-        int64_t out = p->out_from <= row ? 0 : (p->out_from - row) / f->tile * f->tile;
+        /* A round number of rows, so that products of few rows are of few shapes. */
+        int64_t out = p->out_from <= row ? 0 : (p->out_from - row) / DEVICE_TILE * DEVICE_TILE;
         if (project_in(p, row, m, err) || attend(p, row, m, out, err) ||
             (out < m && project_out(p, row, m, out, err)))
             return err->code;

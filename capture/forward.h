@@ -38,7 +38,7 @@ typedef struct forward_spec {
     const kvt_ctx *ctx; /* progress, threads */
     int64_t n_token;    /* longest sequence */
     int64_t n_row;      /* most rows of one pass */
-    int64_t tile;       /* a power of two >= 16; 0: FORWARD_TILE */
+    int64_t tile;       /* a power of two >= 16; 0: FORWARD_TILE; device_tile() on a device */
     /* On a device; the rest of it is read where there is one. */
     const device_weights *device; /* NULL: the processor runs it */
     device_record *record;        /* NULL: nothing is recorded */

@@ -10,6 +10,7 @@ static device_forward_spec device_spec(const forward_spec *s)
                                  .ctx = s->ctx,
                                  .n_token = s->n_token,
                                  .n_row = s->n_row,
+                                 .tile = s->tile,
                                  .n_vocab = s->n_vocab};
 }
 

@@ -43,11 +43,13 @@ kvt_code capture_recorder(recorder_spec *out, const kvt_model *m, const kvt_capt
                            .level = spec->level,
                            .n_prompt = p->info.n_prompt,
                            .n_token = p->info.n_prompt + p->max_new,
-                           .tile = m->backend->device ? DEVICE_TILE : FORWARD_TILE,
+                           .tile = FORWARD_TILE,
                            .delay = spec->delay,
                            .block_limit = spec->block_limit,
                            .rows_limit = spec->rows_limit,
                            .queries_all = spec->queries_all};
+    if (m->backend->device)
+        out->tile = device_tile(&m->weights->geometry, out->n_token);
     for (int l = 0; l < n_layer; l++)
         if (want[l])
             out->layer_id[out->n_layer++] = l;

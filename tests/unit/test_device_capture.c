@@ -152,6 +152,51 @@ static void no_bf16_is_f32(void **state)
     pair_close(&p);
 }
 
+/* ---- tiles of any size ---- */
+
+static void tiles_say_the_same(void **state)
+{
+    enum { N = 300, MORE = 70 };
+    kvt_err err;
+    model_make_options o = model_make_of(*state);
+    int32_t id[N + MORE];
+    pair p;
+    pair_open(&p, &o, NULL);
+    int64_t n_vocab = p.device->weights->geometry.n_vocab;
+    float *first = calloc((size_t)n_vocab, sizeof *first);
+    float *logit = calloc((size_t)n_vocab, sizeof *logit);
+    for (int i = 0; i < N + MORE; i++)
+        id[i] = (int32_t)((i * 7919 + 13) % n_vocab);
+    for (int64_t tile = DEVICE_TILE; tile <= DEVICE_TILE_MOST; tile *= 2) {
+        device_forward *f;
+        device_forward_spec s = {
+            .weights = p.device->device, .n_token = N + MORE, .n_row = N, .tile = tile};
+        CHECK_OK(device_forward_new(&f, &s, &err), &err);
+        CHECK_OK(device_forward_prefill(f, id, N, &err), &err);
+        CHECK_OK(device_forward_force(f, id + N, MORE, NULL, NULL, &err), &err);
+        CHECK_OK(device_forward_logits(f, tile == DEVICE_TILE ? first : logit, &err), &err);
+        device_forward_free(f);
+        for (int64_t v = 0; tile > DEVICE_TILE && v < n_vocab; v++)
+            CHECK_NEAR((double)logit[v], (double)first[v], 1e-5);
+    }
+    free(first);
+    free(logit);
+    pair_close(&p);
+}
+
+/* Long sequences take few rows at a time, and a tile is never more than a chunk. */
+static void tiles_are_bounded(void **state)
+{
+    (void)state;
+    kvt_geometry g = {.n_head = 32};
+    assert_int_equal(device_tile(&g, 600), DEVICE_TILE_MOST);
+    assert_int_equal(device_tile(&g, 2048 + 256), DEVICE_TILE_MOST);
+    assert_int_equal(device_tile(&g, 8192 + 256), 128);
+    assert_int_equal(device_tile(&g, 32768), DEVICE_TILE);
+    assert_int_equal(device_tile(&g, 1 << 20), DEVICE_TILE);
+    assert_int_equal(DEVICE_CHUNK % DEVICE_TILE_MOST, 0);
+}
+
 /* ---- twice, sampled, and without recording ---- */
 
 static void digest_of_file(const char *path, char out[KVT_DIGEST_TEXT])
@@ -235,7 +280,7 @@ static void the_run_is_described(void **state)
     const kvt_trace_facts *f = &kvt_trace_info_of(t)->facts;
     assert_string_equal(f->device, "host");
     assert_string_equal(f->blas, p.device->backend->device->arithmetic);
-    assert_string_equal(f->attention, "device tiles of 64 queries, whole rows");
+    assert_string_equal(f->attention, "device tiles of 512 queries, whole rows");
     assert_string_equal(f->attention_types,
                         "q, k, v f16, scores f32, softmax f32, sums f32 and f64");
     kvt_trace_close(t);
@@ -349,6 +394,33 @@ static void logits_that_are_no_numbers(void **state)
     CHECK_FAILS(kvt_capture(p.device, &s, &c, &p.ctx, &err), KVT_FORMAT, "logits", &err);
     assert_int_equal(access(s.out, F_OK), -1);
     pair_close(&p);
+}
+
+/* gate * up beyond 65504: no number in f16, one in f32. */
+static void activations_beyond_f16(void **state)
+{
+    kvt_err err;
+    kvt_capture_counts c;
+    (void)state;
+    for (int f16 = 0; f16 < 2; f16++) {
+        model_make_options o = model_make_of("llama");
+        o.type = f16;
+        pair p;
+        pair_open(&p, &o, NULL);
+        float *gain = (float *)(uintptr_t)p.device->device->layer[0].ffn_norm; /* of the host */
+        for (int64_t e = 0; e < p.device->weights->geometry.n_hidden; e++)
+            gain[e] = 4000;
+        kvt_capture_spec s = pair_spec(text, 2);
+        s.out = folder_path("beyond.h5");
+        if (f16)
+            CHECK_FAILS(
+                kvt_capture(p.device, &s, &c, &p.ctx, &err), KVT_FORMAT,
+                "activations are f16 here, which ends at 65504: --weights f32 goes beyond",
+                &err);
+        else
+            CHECK_OK(kvt_capture(p.device, &s, &c, &p.ctx, &err), &err);
+        pair_close(&p);
+    }
 }
 
 /* Each allocation of host and device fails in turn: one line, nothing leaked, no file. */
@@ -472,6 +544,13 @@ int main(void)
     tests[n++] = (struct CMUnitTest){.name = "several chunks, gemma3",
                                      .test_func = several_chunks,
                                      .initial_state = (void *)(uintptr_t) "gemma3"};
+    tests[n++] = (struct CMUnitTest){.name = "tiles, llama",
+                                     .test_func = tiles_say_the_same,
+                                     .initial_state = (void *)(uintptr_t) "llama"};
+    tests[n++] = (struct CMUnitTest){.name = "tiles, gemma3",
+                                     .test_func = tiles_say_the_same,
+                                     .initial_state = (void *)(uintptr_t) "gemma3"};
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(tiles_are_bounded);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(no_bf16_is_f32);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(the_same_bytes_twice);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(sampled_tokens_are_the_processors);
@@ -480,6 +559,7 @@ int main(void)
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(the_plan_holds);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(probes_see_the_prompt);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(logits_that_are_no_numbers);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(activations_beyond_f16);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(no_memory);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(no_device_memory);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(stopped);

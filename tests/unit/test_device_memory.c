@@ -231,7 +231,7 @@ static void grows_as_the_tokens(void **state)
         s.n_token = n;
         s.n_prompt = n - N_RESPONSE;
         s.block_limit = n * 16384; /* the same number of blocks */
-        device_forward_spec fs = {.weights = &w, .n_token = n, .n_row = n};
+        device_forward_spec fs = {.weights = &w, .n_token = n, .n_row = n, .tile = DEVICE_TILE};
         (void)recorder_bytes(&s, &record);
         bytes[i] = device_forward_bytes(&fs, NULL) + record;
     }

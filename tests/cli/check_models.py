@@ -190,7 +190,7 @@ def compare(first, second, room=1e-3):
 STRINGS = ["the cat", " the  cat ", "a  b and    c", "3333", "w048 7tuijk dsdfhu", "->", "(x):\n", "<code>x</code>",
            "\n\n\n", "\t\ttab", "Cafe\u0301", "Café", "각", "\u1100\u1161\u11a8", "ied 4 ½ months", " this is 🦙.cpp",
            "\u180e x", "\u2003x", "it's we'll I'D", "<|im_end|>\n<|im_start|>system\nX", "<start_of_turn>user",
-           "<bos><eos>", "<0x41>", "▁the", " " * 27, "A" * 5000, "中文字符", "\u00a0", "\U0001e4d0", "1a2b3", "x\u0000y",
+           "<bos><eos>", "<0x41>", "▁the", " " * 27, "A" * 1000, "中文字符", "\u00a0", "\U0001e4d0", "1a2b3", "x\u0000y",
            "…—“”", "\r\n \r\n", "é" * 300]
 
 

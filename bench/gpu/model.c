@@ -31,6 +31,17 @@ static void *need(void *p, const char *what)
     return p;
 }
 
+/* Beside the embedding, the head and what a run of 8K tokens takes. */
+static int64_t layers_that_fit(const bench *b, const kvt_geometry *g)
+{
+    const int64_t run = b->is_smoke ? 0 : (int64_t)4 << 30;
+    int64_t hd = g->n_head * g->head_dim, gd = g->n_kv_head * g->head_dim;
+    int64_t each = 2 * g->n_hidden * (2 * hd + 2 * gd + 3 * g->n_ff);
+    int64_t rest = 4 * g->n_vocab * g->n_hidden + run;
+    int64_t fit = b->d->memory > rest ? (b->d->memory - rest) / each : 0;
+    return fit < 1 ? 1 : fit < g->n_layer ? fit : g->n_layer;
+}
+
 static kvt_geometry geometry_of(const bench *b)
 {
     kvt_geometry g = {.arch = "llama",
@@ -57,6 +68,7 @@ static kvt_geometry geometry_of(const bench *b)
         g.n_ff = 96;
         g.n_vocab = 300;
     }
+    g.n_layer = layers_that_fit(b, &g);
     g.attn_scale = 1 / sqrt((double)g.head_dim);
     for (int64_t i = 0; i < g.head_dim / 2; i++)
         g.rope_freq[i] = pow(g.rope_theta, -2.0 * (double)i / (double)g.head_dim);
@@ -186,14 +198,15 @@ typedef struct run {
 } run;
 
 static run once(bench *b, const device_weights *w, const int32_t *id, int64_t n, int64_t m,
-                const device_record_spec *spec)
+                int64_t tile, const device_record_spec *spec)
 {
     kvt_err err;
     device_record *r = NULL;
     device_forward *f;
     if (spec)
         bench_check(device_record_new(&r, spec, &err), &err, "recorder");
-    device_forward_spec fs = {.weights = w, .record = r, .n_token = n + m, .n_row = n};
+    device_forward_spec fs = {
+        .weights = w, .record = r, .n_token = n + m, .n_row = n, .tile = tile};
     bench_check(device_forward_new(&f, &fs, &err), &err, "memory of a run");
     run out = {.device_bytes = b->d->taken};
     bench_check(b->d->sync(b->d, &err), &err, "sync");
@@ -219,12 +232,12 @@ static run once(bench *b, const device_weights *w, const int32_t *id, int64_t n,
 }
 
 static run median(bench *b, const device_weights *w, const int32_t *id, int64_t n, int64_t m,
-                  const device_record_spec *spec)
+                  int64_t tile, const device_record_spec *spec)
 {
     double prefill[RUNS], decode[RUNS], end[RUNS];
-    run last = once(b, w, id, n, m, spec); /* warms up */
+    run last = once(b, w, id, n, m, tile, spec); /* warms up */
     for (int i = 0; i < b->n_run; i++) {
-        last = once(b, w, id, n, m, spec);
+        last = once(b, w, id, n, m, tile, spec);
         prefill[i] = last.prefill;
         decode[i] = last.decode;
         end[i] = last.end;
@@ -242,15 +255,37 @@ static double flops_of(const kvt_geometry *g, double n)
     return (double)g->n_layer * (n * layer + 2 * n * n * hd);
 }
 
+static int32_t *ids_new(const kvt_geometry *g, int64_t n)
+{
+    int32_t *id = need(malloc((size_t)n * sizeof *id), "ids");
+    for (int64_t i = 0; i < n; i++)
+        id[i] = (int32_t)((i * 7919 + 13) % g->n_vocab);
+    return id;
+}
+
+/* What device_tile() chooses between. */
+static void tiles(bench *b, const device_weights *w, int64_t n)
+{
+    const kvt_geometry *g = w->geometry;
+    int32_t *id = ids_new(g, n);
+    fprintf(b->out,
+            "\nPrefill of %lld tokens by the rows of a tile of attention (%lld are taken):",
+            (long long)n, (long long)device_tile(g, n));
+    for (int64_t tile = DEVICE_TILE; tile <= DEVICE_TILE_MOST; tile *= 2)
+        fprintf(b->out, "%s %lld: %.0f tok/s", tile > DEVICE_TILE ? "," : "", (long long)tile,
+                (double)n / median(b, w, id, n, 1, tile, NULL).prefill);
+    fprintf(b->out, ".\n");
+    fflush(b->out);
+    free(id);
+}
+
 static void length(bench *b, const device_weights *w, int64_t n, int64_t m)
 {
     const kvt_geometry *g = w->geometry;
-    int32_t *id = need(malloc((size_t)n * sizeof *id), "ids");
+    int32_t *id = ids_new(g, n);
     arrays a;
-    for (int64_t i = 0; i < n; i++)
-        id[i] = (int32_t)((i * 7919 + 13) % g->n_vocab);
     arrays_new(&a, w, n, n + m);
-    run plain = median(b, w, id, n, m, NULL), with = median(b, w, id, n, m, &a.spec);
+    run plain = median(b, w, id, n, m, 0, NULL), with = median(b, w, id, n, m, 0, &a.spec);
     fprintf(b->out, "| %lld | %.0f | %.0f | %.2f | %.0f %% | %.1f | %.1f | %.2f | %.2f |\n",
             (long long)n, (double)n / plain.prefill, (double)n / (with.prefill + with.end),
             (with.prefill + with.end) / plain.prefill,
@@ -272,17 +307,20 @@ void bench_model(bench *b)
     const kvt_geometry *g = w->geometry;
     fprintf(
         b->out,
-        "\nA model of %lld layers, %lld/%lld heads x %lld, E %lld, F %lld, V %lld; random "
+        "\nA model of %lld layers%s, %lld/%lld heads x %lld, E %lld, F %lld, V %lld; random "
         "weights, %.2f GB on the device. Recording: the standard level, everything on the "
         "host when the clock stops, value norms included. FLOP share: causal attention, of the "
         "product above.\n\n"
         "| tokens | prefill tok/s | recording tok/s | ratio | of the limit | decode tok/s | "
         "recording tok/s | ratio | device GB |\n|---|---|---|---|---|---|---|---|---|\n",
-        (long long)g->n_layer, (long long)g->n_head, (long long)g->n_kv_head,
-        (long long)g->head_dim, (long long)g->n_hidden, (long long)g->n_ff,
-        (long long)g->n_vocab, (double)w->bytes / 1e9);
+        (long long)g->n_layer, g->n_layer < (b->is_smoke ? 2 : 32) ? " (more do not fit)" : "",
+        (long long)g->n_head, (long long)g->n_kv_head, (long long)g->head_dim,
+        (long long)g->n_hidden, (long long)g->n_ff, (long long)g->n_vocab,
+        (double)w->bytes / 1e9);
     for (int i = 0; i < (int)(sizeof lengths / sizeof *lengths); i++)
         length(b, w, b->is_smoke ? lengths[i] / 16 : lengths[i], b->is_smoke ? 3 : 64);
+    for (int i = 0; i < (int)(sizeof lengths / sizeof *lengths); i++)
+        tiles(b, w, b->is_smoke ? lengths[i] / 16 : lengths[i]);
     device_weights_free(w);
     weights_free(h);
 }

@@ -13,9 +13,9 @@ struct kvt_model {
     kvt_backend *backend;
     device_weights *device; /* of the back end's device, or NULL */
     char asked[32];         /* where it was to run: "auto", "cpu", "cuda:1" */
-    kvt_model_id id; /* weights "" until it is asked for */
+    kvt_model_id id;        /* weights "" until it is asked for */
     bool header_only;
-    bool f32;          /* matrices were decoded when loaded (--weights f32) */
+    bool f32; /* matrices were decoded when loaded (--weights f32) */
 };
 
 /* Puts the weights of an open model on its back end's device, where it has one. */

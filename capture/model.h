@@ -15,6 +15,6 @@ tokenizer *model_tokenizer(const kvt_model *m);
 /* The weights on the back end's device; NULL: the processor runs the model. */
 const device_weights *model_device(const kvt_model *m);
 const char *model_asked(const kvt_model *m); /* where it was to run: "auto", "cuda:1" */
-bool model_header_only(const kvt_model *m); /* no weights were loaded */
+bool model_header_only(const kvt_model *m);  /* no weights were loaded */
 
 #endif

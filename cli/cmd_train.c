@@ -241,10 +241,10 @@ static kvt_code train(cli *c, const options *o, kvt_train_spec *spec, kvt_err *e
     t = kvt_trainer_find(name); /* an unknown one is refused by the library */
     kvt_code code = KVT_OK;
     if (t && t->needs_model && o->model)
-        code = kvt_model_open(&spec->model, o->model,
-                              &(kvt_model_options){
-                                  .device = "cpu", .header_only = o->plan, .f32 = true},
-                              &c->ctx, err);
+        code = kvt_model_open(
+            &spec->model, o->model,
+            &(kvt_model_options){.device = "cpu", .header_only = o->plan, .f32 = true}, &c->ctx,
+            err);
     if (code)
         return code;
     ctx.log = say;

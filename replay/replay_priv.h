@@ -32,7 +32,7 @@ enum { SEMANTICS = 4 };
  * when its turn comes and closed behind it. */
 typedef struct set_trace {
     char path[1024], name[128], digest[KVT_DIGEST_TEXT];
-    char folder[160];            /* of its results: name and 8 digits of the digest */
+    char folder[160]; /* of its results: name and 8 digits of the digest */
     kvt_model_id model;
     char shape[KVT_DIGEST_TEXT]; /* digest of the model's name, heads and layers */
     int64_t n_prompt, n_response, slot_bytes, n_lane;

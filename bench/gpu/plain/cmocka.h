@@ -41,7 +41,7 @@ static inline void plain_leave(int how, const char *file, int line, const char *
 #define skip()                       plain_leave(PLAIN_SKIPPED, __FILE__, __LINE__, "skipped")
 #define fail_msg(...)                                         \
     do {                                                      \
-        char text_[1024];                                      \
+        char text_[1024];                                     \
         snprintf(text_, sizeof text_, __VA_ARGS__);           \
         plain_leave(PLAIN_FAILED, __FILE__, __LINE__, text_); \
     } while (0)

@@ -106,7 +106,8 @@ int cli_about_environment(cli_fact fact[CLI_FACTS_MAX])
 {
     /* clang-format off */
     static const char *const names[] = {
-        "KVT_SIMD", "KVT_CUBLAS", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "OPENBLAS_CORETYPE", "NO_COLOR", "CLICOLOR_FORCE",
+        "KVT_SIMD", "KVT_CUBLAS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS", "OMP_WAIT_POLICY",
+        "OPENBLAS_CORETYPE", "NO_COLOR", "CLICOLOR_FORCE",
         "FORCE_COLOR", "TERM", "COLUMNS", "ESCDELAY", "PAGER", "LC_ALL", "HOME", "XDG_CACHE_HOME", "TMPDIR"};
     /* clang-format on */
     int n = 0;

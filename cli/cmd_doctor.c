@@ -3,7 +3,7 @@
 #include "cli/help.h"
 #include "cli/selftest.h"
 
-enum { NAME_COLUMN = 18 };
+enum { NAME_COLUMN = 22 };
 
 static void print_facts(const char *title, const cli_fact *fact, int n)
 {

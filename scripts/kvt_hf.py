@@ -494,15 +494,19 @@ def record(model, tokens, seen, modules, rows, folder, o):
     return out.names, level, block
 
 
-def manifest(model, tokens, names, facts, level, block, reason, tokenizer, o):
-    token = {"n_prompt": tokens.n_prompt, "n_response": len(tokens.ids) - tokens.n_prompt, "stop_reason": reason,
-             "bos": tokens.ids[0] == getattr(tokenizer, "bos_token_id", None), **tokens.facts}
+def spans_of(tokens, o):
     spans = {}
     for span in o.span:
         name, _, text = span.partition("=")
         spans[name] = tokens.range(text) if tokens.bytes else None
         if spans[name] is None:
             stop(f"span '{name}': its text is not in the prompt")
+    return spans
+
+
+def manifest(model, tokens, names, facts, level, block, reason, spans, tokenizer, o):
+    token = {"n_prompt": tokens.n_prompt, "n_response": len(tokens.ids) - tokens.n_prompt, "stop_reason": reason,
+             "bos": tokens.ids[0] == getattr(tokenizer, "bos_token_id", None), **tokens.facts}
     if spans:
         token["spans"] = spans
     sampling = "greedy" if o.temperature == 0 else f"temperature={o.temperature:g},top_p={o.top_p:g},top_k={o.top_k}"
@@ -594,11 +598,14 @@ def main():
     AttentionInterface.register("kvt_hf", seen.attention)
     modules = watch(model, seen)
     tokens = trace_tokens(o.tokens_of) if o.tokens_of else prompt_tokens(tokenizer, o)
+    spell = bytes_of(tokenizer) if tokenizer and not tokens.bytes and not o.tokens_of else None
+    if spell:
+        tokens.bytes = [spell(i) for i in tokens.ids]
+    spans = spans_of(tokens, o)
     rows, reason = run(model, tokens, stop_tokens(model, tokenizer), len(tokenizer) if tokenizer else None, o)
     special = special_ids(tokenizer) if tokenizer else set()
     new = tokens.ids[tokens.n_prompt:]
     tokens.flag += tokens.flag_given if tokens.given else [RESPONSE | (SPECIAL if i in special else 0) for i in new]
-    spell = bytes_of(tokenizer) if tokenizer and not tokens.bytes and not o.tokens_of else None
     if spell:
         tokens.bytes = [spell(i) for i in tokens.ids]
     elif not tokens.bytes:
@@ -611,7 +618,7 @@ def main():
         names, level, block = record(model, tokens, seen, modules, rows, folder, o)
         path = os.path.join(folder, "manifest.json")
         with open(path, "w", encoding="utf-8") as f:
-            json.dump(manifest(model, tokens, names, facts, level, block, reason, tokenizer, o), f, indent=1)
+            json.dump(manifest(model, tokens, names, facts, level, block, reason, spans, tokenizer, o), f, indent=1)
         return subprocess.run([o.kvt, "import", path, "-o", o.out], check=False).returncode
     finally:
         if not o.keep:

@@ -36,7 +36,11 @@ int cli_about_versions(cli_fact fact[CLI_FACTS_MAX])
     int n = 0;
 
     add(fact, &n, "hdf5", "%s", kvt_hdf5_name(text, sizeof text));
-    add(fact, &n, "blas", "%s", kvt_blas_name(text, sizeof text));
+    kvt_blas_name(text, sizeof text);
+    /* What OpenBLAS takes for a processor that it does not know has no AVX. */
+    bool slow = strstr(text, "kernel Prescott") && strcmp(kvt_simd_name(), "baseline") != 0;
+    add(fact, &n, "blas", "%s%s", text,
+        slow ? " (slow: it does not know this processor; try OPENBLAS_CORETYPE=Haswell)" : "");
     add(fact, &n, "cuda", "%s", kvt_cuda_status(text, sizeof text));
     add(fact, &n, "curses", "%s", term_version());
     add(fact, &n, "simd", "%s", kvt_simd_name());

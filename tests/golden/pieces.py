@@ -7,12 +7,13 @@ The pieces, scores and types of the GGUF file are written into a model of the Py
 (0.2.3 was used; with protobuf), whose own program then makes the ids. With llama-cpp-python installed its
 ids are compared, too. A control token in the text is text for both.
 """
-import struct
 import sys
 
 import gguf
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2 as proto
+
+from golden_strings import add, read_strings
 
 SPACE = "\u2581"
 
@@ -35,21 +36,6 @@ def model_of(reader):
     norm.name, norm.remove_extra_whitespaces, norm.escape_whitespaces = "identity", False, True
     norm.add_dummy_prefix = bool(field("add_space_prefix")) if has("add_space_prefix") else True
     return m
-
-
-def add(fnv, value):
-    for byte in struct.pack("<i", value):
-        fnv = ((fnv ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
-    return fnv
-
-
-def read_strings(source):
-    data, at, out = source.read(), 0, []
-    while at < len(data):
-        (n,) = struct.unpack_from("<I", data, at)
-        out.append(data[at + 4:at + 4 + n].decode("utf-8"))
-        at += 4 + n
-    return out
 
 
 def compare_llama(path, strings, ids):

@@ -14,11 +14,12 @@ KVT_TOKENIZERS=FOLDER build/dev/tests/golden/test_tokenizer_files.
 """
 import json
 import os
-import struct
 import sys
 
 import tokenizers
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from golden_strings import add, read_strings
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
           r"|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -117,21 +118,6 @@ def from_gguf(name, path):
     full["added_tokens"] = [{"id": i, "content": t, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
                              "special": types[i] == 3} for i, t in enumerate(tokens) if t in set(special)]
     return full
-
-
-def add(fnv, value):
-    for byte in struct.pack("<i", value):
-        fnv = ((fnv ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
-    return fnv
-
-
-def read_strings(source):
-    data, at, out = source.read(), 0, []
-    while at < len(data):
-        (n,) = struct.unpack_from("<I", data, at)
-        out.append(data[at + 4:at + 4 + n].decode("utf-8"))
-        at += 4 + n
-    return out
 
 
 def write(folder, name, state, strings):

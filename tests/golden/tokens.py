@@ -12,12 +12,13 @@ A byte for which the vocabulary has no token is dropped by tokenizers and by lla
 llama.cpp does not merge across its place: strings with such a byte are left out of that comparison.
 """
 import json
-import struct
 import sys
 
 import gguf
 import tokenizers
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from golden_strings import add, read_strings
 
 EXPLICIT = [
     "3333", "w048 7tuijk dsdfhu", "->", "(x):\n", "Cửa Việt", " Việt", "Café", "Cafe\u0301",
@@ -55,21 +56,6 @@ def pipeline(tokens, merges):
          pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
     t.decoder = decoders.ByteLevel()
     return t
-
-
-def add(fnv, value):
-    for byte in struct.pack("<i", value):
-        fnv = ((fnv ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
-    return fnv
-
-
-def read_strings(source):
-    data, at, out = source.read(), 0, []
-    while at < len(data):
-        (n,) = struct.unpack_from("<I", data, at)
-        out.append(data[at + 4:at + 4 + n].decode("utf-8"))
-        at += 4 + n
-    return out
 
 
 def compare_llama(path, strings, ids, tokens):

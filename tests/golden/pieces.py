@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/pieces_NAME.txt: ids of the golden strings for a SentencePiece vocabulary, from outside.
+"""Makes tests/golden/ids/NAME.txt: ids of the golden strings for a SentencePiece vocabulary, from outside.
 
-    build/dev/tests/golden/golden_strings | python tests/golden/pieces.py NAME VOCAB.gguf > tests/golden/pieces_NAME.txt
+    build/dev/tests/golden/golden_strings | python tests/golden/pieces.py NAME VOCAB.gguf > tests/golden/ids/NAME.txt
 
 The pieces, scores and types of the GGUF file are written into a model of the Python package sentencepiece
 (0.2.3 was used; with protobuf), whose own program then makes the ids. With llama-cpp-python installed its

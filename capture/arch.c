@@ -14,17 +14,17 @@
 #include "capture/keys.h"
 #include "compute/quant.h"
 
+/* Name and vectors, as kvt/geometry.h lists them. */
+#define ARCH(id)                                                     \
+    .name = #id, .qkv_bias = (KVT_VECTORS_##id & KVT_QKV_BIAS) != 0, \
+    .qk_norm = (KVT_VECTORS_##id & KVT_QK_NORM) != 0,                \
+    .post_norm = (KVT_VECTORS_##id & KVT_POST_NORM) != 0
+
 static const arch archs[] = {
-    {.name = "llama", .is_permuted = true, .window_all = true},
-    {.name = "qwen2", .qkv_bias = true},
-    {.name = "qwen3", .qk_norm = true},
-    {.name = "gemma3",
-     .qk_norm = true,
-     .post_norm = true,
-     .gelu = true,
-     .embed_scaled = true,
-     .global_every = 6,
-     .theta_local = 10000},
+    {ARCH(llama), .is_permuted = true, .window_all = true},
+    {ARCH(qwen2)},
+    {ARCH(qwen3)},
+    {ARCH(gemma3), .gelu = true, .embed_scaled = true, .global_every = 6, .theta_local = 10000},
 };
 
 enum { N_ARCH = sizeof archs / sizeof archs[0], LAYERS_27B = 62 };

@@ -6,6 +6,7 @@
 #ifndef KVT_ANALYZE_H
 #define KVT_ANALYZE_H
 
+#include "kvt/cost.h"
 #include "kvt/ctx.h"
 #include "kvt/result.h"
 
@@ -127,5 +128,81 @@ KVT_API kvt_table kvt_comparison_table(const kvt_comparison *c); /* "compare" */
 /* Whether a result is that of the oracle that regret and the browser compare with: each lane
  * alone, nothing protected. Its lanes may be kv heads or query heads. */
 KVT_API bool kvt_result_is_oracle(const kvt_result *r);
+
+/* ---- quality against cost ------------------------------------------------------------------
+ *
+ * Rows of cost.csv that came from results, joined with what those cells lost, over traces:
+ * which policies and budgets meet limits, which of them loses least, and which no other beats
+ * in both. (analyze/choose.c, pareto.c) */
+
+/* Limits of a service; NAN: none. */
+typedef struct kvt_slo {
+    double ttft_s, evict_s, tpot_s, request_s; /* tpot: mean of the response */
+    double peak_bytes, steady_bytes;
+    double lost_frac; /* mass lost, mean */
+} kvt_slo;
+
+/* "ttft=2s,tpot=15ms,peak=24GiB,lost=5%": s, ms, us; bytes as sizes; USAGE names the limit. */
+KVT_API KVT_CHECKED kvt_code kvt_slo_parse(kvt_slo *out, const char *text, kvt_err *err);
+
+/* Which cost the front is drawn against: columns of kvt_selection_row. */
+typedef enum kvt_cost_axis {
+    KVT_AXIS_REQUEST, /* "request": time to first token and the whole response */
+    KVT_AXIS_TTFT,
+    KVT_AXIS_TPOT,
+    KVT_AXIS_PEAK,
+    KVT_AXIS_STEADY
+} kvt_cost_axis;
+KVT_API const char *const *kvt_cost_axis_names(void); /* ends with NULL */
+
+/* A policy at a budget on one machine, profile, batch and length, over the traces that have it.
+ */
+typedef struct kvt_selection_row {
+    char policy_label[KVT_LABEL_MAX], policy[96], policy_params[384], exactness[24];
+    char budget_asked[32], growth[16];
+    char geometry[64], machine[64], profile[16];
+    int64_t batch, prompt_tokens; /* empty where traces differ in length */
+    int64_t traces_count;
+    double lost_mass_mean_frac, lost_mass_ci_lo_frac, lost_mass_ci_hi_frac;
+    char interval[32];
+    double ttft_s, evict_s, tpot_s, request_s, peak_bytes, steady_bytes; /* worst over traces */
+    int64_t fits, meets, on_front, is_winner, is_bound, is_control;      /* 0, 1 */
+    char missed[160]; /* which limits it misses, by how much: "tpot 18.2 ms, 21 % over" */
+    double oracle_lost_mass_mean_frac; /* with the same slots: the limit of its quality */
+} kvt_selection_row;
+
+typedef struct kvt_selection {
+    kvt_selection_row *row; /* by machine, profile, batch, length, then rising lost mass */
+    int64_t n;
+} kvt_selection;
+
+/* One group (machine, profile, batch, length) and what to say of it. */
+typedef struct kvt_winner {
+    int64_t row;           /* of kvt_selection; -1: nothing meets the limits */
+    int64_t runner_up;     /* -1: none */
+    kvt_difference margin; /* of lost mass, runner-up minus winner, paired over traces */
+    double headroom_frac;  /* least of (limit - value) / limit over the limits; NAN: none */
+    int64_t n_meet, n_row;
+} kvt_winner;
+
+/* `costs` must come from the same results. Bounds and controls take no part in the choice; the
+ * front shows bounds as its limit. NOTFOUND where no row of the table has a replayed cell. */
+KVT_API KVT_CHECKED kvt_code kvt_selection_make(kvt_selection *out, const kvt_results *results,
+                                                const kvt_cost_table *costs, const kvt_slo *slo,
+                                                kvt_cost_axis axis, uint64_t seed,
+                                                kvt_err *err);
+/* The group that begins at row `first`; returns the first row of the next group (n: the last).
+ */
+KVT_API KVT_CHECKED kvt_code kvt_selection_winner(kvt_winner *out, int64_t *next,
+                                                  const kvt_selection *c, int64_t first,
+                                                  const kvt_results *results,
+                                                  const kvt_slo *slo, uint64_t seed,
+                                                  kvt_err *err);
+KVT_API kvt_table kvt_selection_table(const kvt_selection *c); /* "selection" */
+KVT_API void kvt_selection_free(kvt_selection *c);
+/* Marks those of n points that no other one equals or beats in both cost and loss while beating
+ * it in one; NAN never is. O(n log n). */
+KVT_API KVT_CHECKED kvt_code kvt_pareto(bool *on_front, const double *cost, const double *loss,
+                                        int64_t n, kvt_err *err);
 
 #endif

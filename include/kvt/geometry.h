@@ -9,6 +9,25 @@
 
 enum { KVT_LAYERS_MAX = 256, KVT_HEAD_DIM_MAX = 512 };
 
+/* What an architecture stores beside matrices and two norms a layer. X(name, bits). */
+enum {
+    KVT_QKV_BIAS = 1 << 0, /* q, k and v have a bias */
+    KVT_QK_NORM = 1 << 1,  /* RMS norm of q and k, a head at a time */
+    KVT_POST_NORM = 1 << 2 /* norms behind attention and feed-forward as well */
+};
+/* clang-format off */
+#define KVT_ARCHITECTURES(X)                                                                      \
+    X(llama,  0)                                                                                  \
+    X(qwen2,  KVT_QKV_BIAS)                                                                       \
+    X(qwen3,  KVT_QK_NORM)                                                                        \
+    X(gemma3, KVT_QK_NORM | KVT_POST_NORM)
+/* clang-format on */
+enum {
+#define X(name, bits) KVT_VECTORS_##name = (bits),
+    KVT_ARCHITECTURES(X)
+#undef X
+};
+
 /* X(kind, field, unit, help): kind is TEXT (char [64]), INT (int64_t) or REAL (double). From
  * these lines come the struct, the attributes of /model, and `kvt info`. */
 /* clang-format off */

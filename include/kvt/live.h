@@ -14,6 +14,7 @@
 #define KVT_LIVE_H
 
 #include "kvt/capture.h"
+#include "kvt/cost.h"
 
 typedef struct kvt_probes kvt_probes;
 
@@ -50,5 +51,42 @@ KVT_API void kvt_probes_cost(void *probes, const kvt_trace_facts *facts, int n_l
 KVT_API KVT_CHECKED kvt_code kvt_probes_capture(void *probes, const kvt_prompt *prompt,
                                                 kvt_writer *w, const kvt_ctx *ctx,
                                                 kvt_err *err);
+
+/* ---- this machine --------------------------------------------------------------------------
+ *
+ * Measures what kvt's own passes are made of and writes it as a machine of the cost model; then
+ * predictions of those passes stand beside their measurement. (live/bench*.c) */
+
+typedef struct kvt_bench_spec {
+    int device;       /* -1: the processor; else the GPU of that number */
+    double seconds;   /* of each measurement; 0: 0.5 */
+    kvt_model *model; /* its shapes are measured; NULL: those of SmolLM2-135M */
+} kvt_bench_spec;
+
+/* One thing measured: "sgemm of a feed-forward, 2,048 tokens", 98.2e9, "FLOP/s". */
+typedef struct kvt_bench_row {
+    char name[64], unit[16];
+    double value, spread_frac; /* best of the repetitions; (median - best) / best */
+} kvt_bench_row;
+enum { KVT_BENCH_ROWS_MAX = 32 };
+
+/* Every field of `out` has an origin; what cannot be measured keeps a default and says so. */
+KVT_API KVT_CHECKED kvt_code kvt_bench_machine(kvt_machine *out, kvt_bench_row *row, int *n_row,
+                                               const kvt_bench_spec *spec, const kvt_ctx *ctx,
+                                               kvt_err *err);
+
+typedef struct kvt_bench_point {
+    char quantity[16]; /* prefill, decode */
+    int64_t tokens;    /* of the prompt; of the cache that a step reads */
+    double measured_s, predicted_s, error_frac; /* predicted / measured - 1 */
+    kvt_band band;                              /* of the prediction */
+} kvt_bench_point;
+
+/* Runs the model without recording at these prompt lengths (those that its context holds) and a
+ * few decode steps behind the last, and predicts the same on `machine`. */
+KVT_API KVT_CHECKED kvt_code kvt_bench_model(kvt_bench_point *out, int cap, int *n,
+                                             kvt_model *m, const kvt_machine *machine,
+                                             const int64_t *length, int n_length,
+                                             const kvt_ctx *ctx, kvt_err *err);
 
 #endif

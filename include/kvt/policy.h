@@ -33,7 +33,7 @@
 #include "kvt/work.h"
 
 struct kvt_share;
-enum { KVT_POLICY_ABI = 3 };
+enum { KVT_POLICY_ABI = 4 };
 
 /* When it may act. A prefill-only policy lets decoded tokens pile up. */
 typedef enum kvt_phase { KVT_PREFILL = 1 << 0, KVT_DECODE = 1 << 1 } kvt_phase;

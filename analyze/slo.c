@@ -1,0 +1,2 @@
+/* slo.c - limits of a service as text. */
+#include "kvt/analyze.h"

@@ -1,0 +1,2 @@
+/* cost_calibrate.c - kvt cost --calibrate. */
+#include "cli/cli.h"

@@ -1,0 +1,2 @@
+/* cost_choose.c - limits, the winner and the front. */
+#include "cli/cli.h"

@@ -1,0 +1,2 @@
+/* cost_table.c - what a person reads of costs. */
+#include "cli/cli.h"

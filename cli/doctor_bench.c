@@ -1,0 +1,2 @@
+/* doctor_bench.c - kvt doctor --bench. */
+#include "cli/cli.h"

@@ -1,0 +1,2 @@
+/* capacity.c - what fits. */
+#include "replay/cost/cost_priv.h"

@@ -1,0 +1,2 @@
+/* decode.c - decode steps. */
+#include "replay/cost/cost_priv.h"

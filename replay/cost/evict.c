@@ -1,0 +1,2 @@
+/* evict.c - the eviction step, with drafts and extra tokens. */
+#include "replay/cost/cost_priv.h"

@@ -1,0 +1,2 @@
+/* lengths.c - lists of lengths. */
+#include "replay/cost/cost_priv.h"

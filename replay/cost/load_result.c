@@ -1,0 +1,2 @@
+/* load_result.c - slots of lanes as sums, from a replay. */
+#include "replay/cost/cost_priv.h"

@@ -1,0 +1,2 @@
+/* memory.c - memory, phase by phase. */
+#include "replay/cost/cost_priv.h"

@@ -1,0 +1,2 @@
+/* predict.c - one prediction. */
+#include "replay/cost/cost_priv.h"

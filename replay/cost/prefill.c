@@ -1,0 +1,2 @@
+/* prefill.c - the dense prefill. */
+#include "replay/cost/cost_priv.h"

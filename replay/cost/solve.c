@@ -1,0 +1,2 @@
+/* solve.c - small least squares. */
+#include "replay/cost/cost_priv.h"

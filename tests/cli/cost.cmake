@@ -1,0 +1,1 @@
+# kvt cost.

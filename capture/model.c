@@ -87,6 +87,25 @@ const kvt_geometry *kvt_model_geometry(const kvt_model *m)
     return &m->weights->geometry;
 }
 
+static int64_t matrix_bytes(const kvt_matrix *m)
+{
+    return m->n_row * m->row_bytes;
+}
+
+void kvt_model_bytes(const kvt_model *m, int64_t *layers, int64_t *head, int64_t *all)
+{
+    const kvt_weights *w = m->weights;
+    *layers = 0;
+    for (int64_t l = 0; l < w->geometry.n_layer; l++) {
+        const kvt_weights_layer *y = &w->layer[l];
+        *layers += matrix_bytes(&y->wq) + matrix_bytes(&y->wk) + matrix_bytes(&y->wv) +
+                   matrix_bytes(&y->wo) + matrix_bytes(&y->gate) + matrix_bytes(&y->up) +
+                   matrix_bytes(&y->down);
+    }
+    *head = matrix_bytes(&w->lm_head);
+    *all = w->bytes;
+}
+
 kvt_code kvt_model_digest(const kvt_model *m, kvt_model_id *out, const kvt_ctx *ctx,
                           kvt_err *err)
 {

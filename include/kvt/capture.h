@@ -30,6 +30,10 @@ KVT_API KVT_CHECKED kvt_code kvt_model_open(kvt_model **out, const char *path,
                                             const kvt_ctx *ctx, kvt_err *err);
 KVT_API void kvt_model_close(kvt_model *m);
 KVT_API const kvt_geometry *kvt_model_geometry(const kvt_model *m);
+/* Bytes of its weights as they lie in memory: the matrices inside the layers, the output matrix
+ * (the embedding, where the two are one), and everything, a tied matrix once. As filed, unless
+ * it was opened with f32; also of a header. */
+KVT_API void kvt_model_bytes(const kvt_model *m, int64_t *layers, int64_t *head, int64_t *all);
 /* Which model it is. The digest of the canonical weights is computed when it is first asked
  * for, on all threads. Both are "" where only the header was read. */
 KVT_API KVT_CHECKED kvt_code kvt_model_digest(const kvt_model *m, kvt_model_id *out,

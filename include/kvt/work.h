@@ -19,7 +19,14 @@ typedef struct kvt_work {
     /* What it keeps while decoding. */
     int64_t state_bytes_slot; /* beside every slot (scores, positions) */
     int64_t state_bytes_lane; /* beside every lane */
-    int64_t page_tokens;      /* its published cache is paged by lane; 0: it is not */
+    /* And in its published cache, which --fair bytes does not count: positions where the order
+     * of slots is not that of tokens, marks that wait. Tables of pages and offsets of ragged
+     * lanes are derived. */
+    double more_bytes_slot, more_bytes_lane;
+    /* Bytes of state that a decision in decode reads and writes for each slot; 0: all of it,
+     * both ways, where the rows of that step go into it, else none. */
+    int64_t state_moves;
+    int64_t page_tokens; /* its published cache is paged by lane; 0: it is not */
 
     /* What runs beside the prompt. */
     int64_t extra_tokens; /* tokens behind the prompt, in the same pass (lookahead, a draft) */
@@ -36,7 +43,13 @@ typedef struct kvt_work {
                          are causal, where it needs sums */
     int64_t rows;     /* rows of queries that score, where that is not window(); 0: window() */
     double network_params; /* weights of a scorer that runs on each token */
+    double network_shared; /* and of it those that all lanes of a layer share */
     bool whole_rows;       /* needs whole attention rows: no fused kernel as published */
+
+    /* How it selects, where it sees several lanes together. */
+    bool cuts_at_once; /* of the whole model: yet no layer waits for the others, for what each
+                          gets is known before the prompt, or a threshold decides */
+    bool even_lanes;   /* lanes of a layer hold the same number of slots */
 } kvt_work;
 
 #endif

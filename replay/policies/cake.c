@@ -154,6 +154,15 @@ static void select(const void *params_, bool *const *keep, const kvt_lane *lane,
     kvt_arena_rewind(lane->scratch, start);
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    /* Published as a cascade: a layer is cut when its prompt is through, and once more when
+     * later ones turn out to need more. */
+    work->cuts_at_once = true;
+    work->even_lanes = true;
+}
+
 const kvt_policy kvt_policy_cake = {
     .abi = KVT_POLICY_ABI,
     .name = "cake",
@@ -194,4 +203,5 @@ const kvt_policy kvt_policy_cake = {
     .step = step,
     .score = score,
     .select = select,
+    .work = work,
 };

@@ -146,6 +146,12 @@ static void select(const void *params_, bool *const *keep, const kvt_lane *lane,
     kvt_arena_rewind(lane->scratch, start);
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    work->even_lanes = true; /* the same chunks in all heads of a layer */
+}
+
 const kvt_policy kvt_policy_chunkkv = {
     .abi = KVT_POLICY_ABI,
     .name = "chunkkv",
@@ -176,4 +182,5 @@ const kvt_policy kvt_policy_chunkkv = {
     .vary = vary,
     .score = score,
     .select = select,
+    .work = work,
 };

@@ -112,6 +112,12 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     }
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    const compactor *p = params_;
+    work->rows = p->chunk; /* each key is looked at by the queries of its chunk */
+}
+
 const kvt_policy kvt_policy_compactor = {
     .abi = KVT_POLICY_ABI,
     .name = "compactor",
@@ -136,4 +142,5 @@ const kvt_policy kvt_policy_compactor = {
     .window = window,
     .step = step,
     .score = score,
+    .work = work,
 };

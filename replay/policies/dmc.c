@@ -40,6 +40,13 @@ static void score(const void *params, float *out, bool *pinned, const kvt_lane *
     }
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    work->page_tokens = 256;
+    work->more_bytes_lane = sizeof(float); /* weight of the running slot */
+}
+
 const kvt_policy kvt_policy_dmc = {
     .abi = KVT_POLICY_ABI,
     .name = "dmc",
@@ -72,4 +79,5 @@ const kvt_policy kvt_policy_dmc = {
                .decision = "dmc"},
     .join = join,
     .score = score,
+    .work = work,
 };

@@ -109,8 +109,13 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
 
 static void work(const void *params_, kvt_work *work)
 {
-    (void)params_;
+    const dms *p = params_;
     work->state_bytes_slot = sizeof(float);
+    work->more_bytes_lane =
+        (double)(p->window ? p->window : PAPER_WINDOW) / 8; /* bits that wait */
+    work->page_tokens = 256;
+    /* The published score is a spare neuron of the model: no network. What stands in for it on
+     * a frozen model (from=weights) is none of the policy's. */
 }
 
 const kvt_policy kvt_policy_dms = {

@@ -135,6 +135,12 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
                   p->ratio >= 0 ? hold : 0, total);
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    work->cuts_at_once = true; /* gates are a table */
+}
+
 const kvt_policy kvt_policy_duo = {
     .abi = KVT_POLICY_ABI,
     .name = "duo",
@@ -168,4 +174,5 @@ const kvt_policy kvt_policy_duo = {
     .fits = fits,
     .score = score,
     .select = choose,
+    .work = work,
 };

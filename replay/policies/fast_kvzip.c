@@ -156,6 +156,15 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
     kvt_keep_best_of_all(keep, lane, n_lane, scores, pinned, budget);
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    const double d = 16, n_base = 16; /* as published */
+    double u = (double)work->lane_heads;
+    /* W_q and b of each query head, W_k, base keys, b_u */
+    work->network_params = d * (u + 1) * (double)work->n_hidden + d * u + n_base * d + u;
+}
+
 const kvt_policy kvt_policy_fast_kvzip = {
     .abi = KVT_POLICY_ABI,
     .name = "fast-kvzip",
@@ -189,4 +198,5 @@ const kvt_policy kvt_policy_fast_kvzip = {
     .step = step,
     .score = score,
     .select = choose,
+    .work = work,
 };

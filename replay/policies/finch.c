@@ -121,6 +121,12 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
         out[s] = lane->mark[s];
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    work->even_lanes = true; /* one set for all heads, or each lane alone */
+}
+
 const kvt_policy kvt_policy_finch = {
     .abi = KVT_POLICY_ABI,
     .name = "finch",
@@ -162,4 +168,5 @@ const kvt_policy kvt_policy_finch = {
     .step = step,
     .score = score,
     .select = kvt_select_together,
+    .work = work,
 };

@@ -167,6 +167,9 @@ static void work(const void *params_, kvt_work *work)
     (void)params_;
     work->state_bytes_slot = N_STAT * (int64_t)sizeof(float);
     work->whole_rows = true;
+    const double K = 16; /* as published */
+    double n_in = (double)(2 * work->head_dim + N_STAT * work->lane_heads);
+    work->network_params = (n_in + 2) * K + 1;
 }
 
 const kvt_policy kvt_policy_foresightkv = {

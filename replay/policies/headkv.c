@@ -119,6 +119,12 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
     kvt_keep_counts(keep, lane, n_lane, scores, pinned, count);
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    work->cuts_at_once = true; /* importance is a table */
+}
+
 const kvt_policy kvt_policy_headkv = {
     .abi = KVT_POLICY_ABI,
     .name = "headkv",
@@ -153,4 +159,5 @@ const kvt_policy kvt_policy_headkv = {
     .step = step,
     .score = score,
     .select = choose,
+    .work = work,
 };

@@ -23,6 +23,13 @@ static void score(const void *params, float *out, bool *pinned, const kvt_lane *
     kvt_reduce_rows(out, pinned, &lane->probe->attn, params, lane->scratch);
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    work->extra_tokens = 32;
+    work->learned_tokens = true;
+}
+
 const kvt_policy kvt_policy_judgeq = {
     .abi = KVT_POLICY_ABI,
     .name = "judgeq",
@@ -52,4 +59,5 @@ const kvt_policy kvt_policy_judgeq = {
     .params = kvt_reduction_params,
     .fits = kvt_reduction_fits,
     .score = score,
+    .work = work,
 };

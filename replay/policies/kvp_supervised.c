@@ -93,6 +93,14 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     }
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    const double K = 256; /* as published */
+    double n_in = 2 * (double)work->head_dim + 1;
+    work->network_params = (n_in + 2) * K + 1;
+}
+
 const kvt_policy kvt_policy_kvp_supervised = {
     .abi = KVT_POLICY_ABI,
     .name = "kvp-supervised",
@@ -123,4 +131,5 @@ const kvt_policy kvt_policy_kvp_supervised = {
     .fits = fits,
     .step = step,
     .score = score,
+    .work = work,
 };

@@ -323,6 +323,10 @@ static void work(const void *params_, kvt_work *work)
     work->state_bytes_slot = sizeof(float);
     work->state_bytes_lane =
         (work->head_dim * (work->head_dim / 2) + work->head_dim) * (int64_t)sizeof(float);
+    work->more_bytes_slot = sizeof(int32_t); /* positions: a new token takes any slot */
+    double half = (double)work->head_dim / 2, n_in = 2 * (double)work->head_dim;
+    /* q~, k~, v~ of half the width, two gates, gain and read-out */
+    work->network_params = 3 * half * (n_in + 1) + 2 * (n_in + 1) + 2 * half + 1;
 }
 
 const kvt_policy kvt_policy_kvpop = {

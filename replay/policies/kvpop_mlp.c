@@ -63,7 +63,10 @@ static void score(const void *params, float *out, bool *pinned, const kvt_lane *
 static void work(const void *params, kvt_work *work)
 {
     (void)params;
+    double n_in = 2 * (double)work->head_dim, K = n_in; /* the paper does not give the width */
     work->state_bytes_slot = sizeof(float);
+    work->more_bytes_slot = sizeof(int32_t); /* positions: a new token takes any slot */
+    work->network_params = (n_in + 2) * K + 1;
 }
 
 const kvt_policy kvt_policy_kvpop_mlp = {

@@ -60,6 +60,7 @@ static void work(const void *params_, kvt_work *work)
 {
     (void)params_;
     work->state_bytes_slot = sizeof(float);
+    work->network_params = (double)work->n_hidden + 1;
 }
 
 const kvt_policy kvt_policy_kvzap = {

@@ -239,6 +239,12 @@ static void select(const void *params_, bool *const *keep, const kvt_lane *lane,
         memcpy(keep[i], best + at, (size_t)lane[i].n_slot * sizeof **keep);
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    work->repeats = 1; /* and an instruction of a few tokens in front of each chunk */
+}
+
 const kvt_policy kvt_policy_kvzip = {
     .abi = KVT_POLICY_ABI,
     .name = "kvzip",
@@ -278,4 +284,5 @@ const kvt_policy kvt_policy_kvzip = {
     .step = step,
     .score = score,
     .select = select,
+    .work = work,
 };

@@ -98,6 +98,13 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     kvt_no_score(out, n);
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    work->draft_tokens = 8; /* as published; fewer where the draft ends */
+    work->draft_evicts = true;
+}
+
 const kvt_policy kvt_policy_laq = {
     .abi = KVT_POLICY_ABI,
     .name = "laq",
@@ -135,4 +142,5 @@ const kvt_policy kvt_policy_laq = {
     .vary = vary,
     .fits = fits,
     .score = score,
+    .work = work,
 };

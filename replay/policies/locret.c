@@ -98,6 +98,16 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     }
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    const double K = 1024; /* as published */
+    /* Its hidden layer reads all heads of the layer: H D + 2 G D, a G-th for each lane. */
+    double n_in = (double)((work->lane_heads + 2) * work->head_dim);
+    work->network_params = n_in * K + K + 1;
+    work->network_shared = K;
+}
+
 const kvt_policy kvt_policy_locret = {
     .abi = KVT_POLICY_ABI,
     .name = "locret",
@@ -129,4 +139,5 @@ const kvt_policy kvt_policy_locret = {
     .window = window,
     .step = step,
     .score = score,
+    .work = work,
 };

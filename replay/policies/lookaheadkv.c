@@ -25,6 +25,14 @@ static void score(const void *params, float *out, bool *pinned, const kvt_lane *
     kvt_reduce_rows(out, pinned, &lane->probe->attn, params, lane->scratch);
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    work->extra_tokens = 32;
+    work->lora_rank = 8;
+    work->learned_tokens = true;
+}
+
 const kvt_policy kvt_policy_lookaheadkv = {
     .abi = KVT_POLICY_ABI,
     .name = "lookaheadkv",
@@ -74,4 +82,5 @@ const kvt_policy kvt_policy_lookaheadkv = {
     .params = kvt_reduction_params,
     .fits = kvt_reduction_fits,
     .score = score,
+    .work = work,
 };

@@ -135,6 +135,12 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
     kvt_keep_counts(keep, lane, n_lane, scores, pinned, count);
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    work->cuts_at_once = true; /* shares are a table */
+}
+
 const kvt_policy kvt_policy_lukv = {
     .abi = KVT_POLICY_ABI,
     .name = "lukv",
@@ -167,4 +173,5 @@ const kvt_policy kvt_policy_lukv = {
     .fits = fits,
     .score = score,
     .select = choose,
+    .work = work,
 };

@@ -137,6 +137,8 @@ static void work(const void *params_, kvt_work *work)
 {
     const morphkv *p = params_;
     work->state_bytes_slot = work->lane_heads * p->window * (int64_t)sizeof(float);
+    /* All rows are read, one is written. */
+    work->state_moves = work->lane_heads * (p->window + 1) * (int64_t)sizeof(float);
 }
 
 const kvt_policy kvt_policy_morphkv = {

@@ -73,6 +73,12 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
         out[s] = lane->mark[s];
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    const noncausal *p = params_;
+    work->rows = p->chunk; /* each key is looked at by the queries of its chunk */
+}
+
 const kvt_policy kvt_policy_noncausal = {
     .abi = KVT_POLICY_ABI,
     .name = "noncausal",
@@ -98,4 +104,5 @@ const kvt_policy kvt_policy_noncausal = {
     .window = window,
     .step = step,
     .score = score,
+    .work = work,
 };

@@ -159,6 +159,8 @@ static void work(const void *params_, kvt_work *work)
 {
     const r_kv *p = params_;
     work->state_bytes_lane = work->lane_heads * p->window * work->head_dim * 2;
+    /* Every key with every other one: as the whole square for one of the lane's heads. */
+    work->rows_frac = 1 / (double)work->lane_heads;
 }
 
 const kvt_policy kvt_policy_r_kv = {

@@ -207,6 +207,13 @@ static void choose(const void *params_, bool *const *keep, const kvt_lane *lane,
                   total);
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    const simlayerkv *p = params_;
+    work->cuts_at_once = decides_itself(p) && !by_response(p);
+    work->even_lanes = true;
+}
+
 const kvt_policy kvt_policy_simlayerkv = {
     .abi = KVT_POLICY_ABI,
     .name = "simlayerkv",
@@ -242,4 +249,5 @@ const kvt_policy kvt_policy_simlayerkv = {
     .step = step,
     .score = score,
     .select = choose,
+    .work = work,
 };

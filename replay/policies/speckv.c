@@ -115,6 +115,15 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
     kvt_pool(out, sum, n, p->pool, p->kind);
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    const speckv *p = params_;
+    work->draft_tokens =
+        p->tokens > 0 ? p->tokens : 32; /* of the probe, unless asked for others */
+    work->draft_model = true;
+    work->extra_tokens = work->draft_tokens; /* the target reads the draft behind the prompt */
+}
+
 const kvt_policy kvt_policy_speckv = {
     .abi = KVT_POLICY_ABI,
     .name = "speckv",
@@ -155,4 +164,5 @@ const kvt_policy kvt_policy_speckv = {
     .window = window,
     .step = step,
     .score = score,
+    .work = work,
 };

@@ -19,6 +19,12 @@ static void score(const void *params, float *out, bool *pinned, const kvt_lane *
     kvt_reduce_rows(out, pinned, &lane->probe->attn, params, lane->scratch);
 }
 
+static void work(const void *params_, kvt_work *work)
+{
+    (void)params_;
+    work->extra_tokens = 32; /* of the probe, unless it was asked for others */
+}
+
 const kvt_policy kvt_policy_suffix = {
     .abi = KVT_POLICY_ABI,
     .name = "suffix",
@@ -43,4 +49,5 @@ const kvt_policy kvt_policy_suffix = {
     .params = kvt_reduction_params,
     .fits = kvt_reduction_fits,
     .score = score,
+    .work = work,
 };

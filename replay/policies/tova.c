@@ -68,6 +68,7 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
 static void work(const void *params_, kvt_work *work)
 {
     const tova *p = params_;
+    work->even_lanes = true; /* one set for all heads */
     work->whole_rows =
         p->compat == COMPAT_PAPER; /* the weights that the model's attention made */
 }

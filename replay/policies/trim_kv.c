@@ -59,7 +59,10 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
 static void work(const void *params_, kvt_work *work)
 {
     (void)params_;
+    const double K = 512; /* as published; one hidden layer for all lanes of a layer */
     work->state_bytes_slot = sizeof(float);
+    work->network_params = K + 1;
+    work->network_shared = K * ((double)work->n_hidden + 1);
 }
 
 const kvt_policy kvt_policy_trim_kv = {

@@ -46,7 +46,9 @@ static void score(const void *params_, float *out, bool *pinned, const kvt_lane 
 static void work(const void *params_, kvt_work *work)
 {
     (void)params_;
+    double n_in = 2 * (double)work->head_dim, K = 4 * (double)work->head_dim; /* published */
     work->state_bytes_slot = sizeof(float);
+    work->network_params = (n_in + 2) * K + 1;
 }
 
 const kvt_policy kvt_policy_wg_kv = {

@@ -100,8 +100,7 @@ double kvt_cost_linear_flops(const kvt_cost_geometry *g, int64_t n)
     return 2.0 * (double)n * (double)g->theta_lin;
 }
 
-/* Pairs of query and key that attention forms over n tokens in a layer. */
-static double pairs(double n, double window)
+double cost_pairs(double n, double window)
 {
     return window > 0 && window < n ? window * (window + 1) / 2 + (n - window) * window
                                     : n * (n + 1) / 2;
@@ -111,7 +110,7 @@ double kvt_cost_attention_flops(const kvt_cost_geometry *g, int64_t n, bool squa
 {
     double sum = 0;
     for (int l = 0; l < g->g.n_layer; l++)
-        sum += square ? (double)n * (double)n : pairs((double)n, g->g.window[l]);
+        sum += square ? (double)n * (double)n : cost_pairs((double)n, g->g.window[l]);
     return 4.0 * (double)g->g.n_head * (double)g->g.head_dim * sum;
 }
 

@@ -3,7 +3,7 @@
  *   data        data.c, geometry.c, machine.c, constants.c   models, machines, profiles
  *   work        work.c                                        what one policy does
  *   slots       load.c, load_result.c                         how many slots its lanes hold
- *   time        bytes.c, prefill.c, decode.c, evict.c, paper.c
+ *   time        bytes.c, prefill.c, decode.c, evict*.c, paper.c (time_priv.h)
  *   memory      memory.c, capacity.c
  *   all of it   predict.c, make.c, columns.c, lengths.c
  *   fits        calibrate.c, solve.c
@@ -37,6 +37,9 @@ double cost_layer_tokens(const kvt_cost_geometry *g, const kvt_cost_setting *s, 
                          double n);
 /* Sum over layers of cost_layer_tokens(). */
 double cost_tokens(const kvt_cost_geometry *g, const kvt_cost_setting *s, double n);
+/* Pairs of query and key that causal attention forms over n tokens in a layer with that window
+ * (0: none). */
+double cost_pairs(double n, double window);
 /* Bytes of one element of activations (2; 4 where the machine has no 16-bit peak). */
 double cost_act_bytes(const kvt_machine *m);
 /* Dense math of projections with these weights (FLOP/s, efficiency included), and of attention
@@ -57,6 +60,10 @@ double cost_adapter_params(const kvt_cost_geometry *g,
 
 /* ---- paper.c: KVT_ENGINE_PAPER ---- */
 void cost_paper(kvt_cost *out, const kvt_cost_case *c); /* prefill, evict, ttft; the rest NAN */
+/* Columns of the table: FLOP and bytes of the prompt with its eviction. It prints them in units
+ * of 2^40 and 2^30. NAN for a policy that it does not know. */
+double cost_paper_flops(const kvt_cost_case *c);
+double cost_paper_bytes(const kvt_cost_case *c);
 
 /* ---- decode.c ---- */
 /* step_first, step_mean, step_last, decode. */

@@ -1,6 +1,7 @@
 /* work_score.c - what ranking slots takes, from what a policy needs. */
 #include "replay/cost/work.h"
 
+#include "kvt/engine.h"
 #include "kvt/pieces.h"
 
 /* A bound ranks by what nobody knows in time: its scoring is free, and said to be a limit. A
@@ -38,22 +39,10 @@ static kvt_score_kind kind_of(const kvt_use *u, const kvt_work *w, bool bound)
                                                                          : KVT_SCORE_NONE;
 }
 
-static int64_t window_of(const kvt_use *u, int64_t n_prompt)
-{
-    return u->policy->window ? u->policy->window(u->params, n_prompt) : 0;
-}
-
-/* The larger of its window and its base's. */
-static int64_t window(const kvt_use *u, int64_t n_prompt)
-{
-    int64_t n = window_of(u, n_prompt);
-    return kvt_min(u->base ? kvt_max(n, window_of(u->base, n_prompt)) : n, n_prompt);
-}
-
 static int64_t rows(const kvt_cost_work *out, const kvt_use *u, const kvt_work *w,
                     int64_t n_prompt)
 {
-    int64_t n = window(u, n_prompt);
+    int64_t n = kvt_use_window(u, n_prompt);
     if (out->score == KVT_SCORE_COLUMNS)
         return w->rows_frac > 0 ? n : n_prompt;
     if (out->score != KVT_SCORE_ROWS)
@@ -106,11 +95,11 @@ int64_t cost_decode_rows(const kvt_cost_work *out, const kvt_use *u, const kvt_w
     if (out->is_bound || !(u->traits.needs & looks))
         return 0;
     /* Longer than any window: what may stand between two decisions. */
-    int64_t seen = window(u, kvt_max(w->n_prompt, out->every));
+    int64_t seen = kvt_use_window(u, kvt_max(w->n_prompt, out->every));
     if (u->again)
         return kvt_max(seen, 1);
     /* Each row is seen once, when it comes; without a window all of them count. */
-    int64_t n = u->policy->window ? kvt_min(seen, out->every) : out->every;
+    int64_t n = seen > 0 ? kvt_min(seen, out->every) : out->every;
     /* Keys against keys, anew at each decision (R-KV). */
     return kvt_max(n, 1) + (int64_t)(w->rows_frac * (double)(w->budget + out->every));
 }

@@ -192,9 +192,12 @@ kvt_code cli_document(FILE *out, const char *name, kvt_err *err)
                  {"variants", document_variants},
                  {"metrics", metrics},
                  {"columns", columns},
-                 {"models", document_models}};
+                 {"models", document_models},
+                 {"cost-agreement", document_figures_summary},
+                 {"cost-figures", document_figures},
+                 {"cost-equal", document_equal}};
 
-    char names[200];
+    char names[400];
     size_t n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (!strcmp(parts[i].name, name)) {

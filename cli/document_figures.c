@@ -1,0 +1,322 @@
+/* document_figures.c - the parts of docs/cost.md that compare with other people's numbers:
+ * published figures, and published evictions beside equally well implemented ones. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/document.h"
+#include "kvt/arena.h"
+#include "kvt/cost.h"
+
+/* "12,345.678" with enough digits; "-": not known. */
+static const char *number(char *out, size_t n, double x)
+{
+    if (isnan(x))
+        snprintf(out, n, "-");
+    else if (fabs(x) >= 1000 || x == floor(x))
+        snprintf(out, n, "%.0f", x);
+    else if (fabs(x) >= 100)
+        snprintf(out, n, "%.1f", x);
+    else if (fabs(x) >= 0.1)
+        snprintf(out, n, "%.3g", x);
+    else
+        snprintf(out, n, "%.2g", x);
+    return out;
+}
+
+static double difference(const kvt_figure *f)
+{
+    return f->predicted / f->published - 1;
+}
+
+/* ---- the figures ---------------------------------------------------------------------------
+ */
+
+typedef struct figures {
+    kvt_figure *at;
+    int n;
+} figures;
+
+static bool open_figures(figures *out)
+{
+    out->n = kvt_cost_figures(NULL, 0);
+    out->at = kvt_alloc(out->n, sizeof *out->at);
+    if (out->at)
+        kvt_cost_figures(out->at, out->n);
+    return out->at != NULL;
+}
+
+/* A calculation beside a calculation: nobody measured it. */
+static bool is_second(const kvt_figure *f)
+{
+    return !strcmp(f->id, "G28") || !strcmp(f->id, "G29");
+}
+
+static bool same_table(const kvt_figure *a, const kvt_figure *b)
+{
+    return !strcmp(a->id, b->id) && !strcmp(a->group, b->group) && !strcmp(a->unit, b->unit);
+}
+
+/* One past the rows of the table that begins at `first`. */
+static int end_of(const figures *f, int first)
+{
+    int i = first + 1;
+    while (i < f->n && same_table(&f->at[first], &f->at[i]))
+        i++;
+    return i;
+}
+
+static const char *percent(char *out, size_t n, double x)
+{
+    snprintf(out, n, "%+.*f %%", fabs(x) < 0.0995 ? 2 : 1, 100 * x);
+    return out;
+}
+
+/* "yes", "no" or "some": whether constants were fitted to these rows. */
+static const char *fitted(const figures *f, int first, int end)
+{
+    int held = 0;
+    for (int i = first; i < end; i++)
+        held += f->at[i].held_out;
+    return held == 0 ? "yes" : held == end - first ? "no" : "some";
+}
+
+void document_figures_summary(FILE *out)
+{
+    figures f;
+    if (!open_figures(&f))
+        return;
+    document_header(out,
+                    (const char *const[]){"figure", "what", "cells", "profile", "fitted to it",
+                                          "mean difference", "largest"},
+                    7);
+    for (int i = 0, end; i < f.n; i = end) {
+        double sum = 0, most = 0;
+        char cells[16], mean[32], largest[32];
+        end = end_of(&f, i);
+        for (int k = i; k < end; k++) {
+            double d = difference(&f.at[k]);
+            sum += fabs(d);
+            most = fabs(d) > fabs(most) ? d : most;
+        }
+        snprintf(cells, sizeof cells, "%d", end - i);
+        snprintf(mean, sizeof mean, "%.2f %%", 100 * sum / (end - i));
+        document_row(out,
+                     (const char *const[]){f.at[i].id, f.at[i].group, cells, f.at[i].profile,
+                                           fitted(&f, i, end), mean,
+                                           percent(largest, sizeof largest, most)},
+                     7);
+    }
+    kvt_free(f.at);
+}
+
+static bool one_source(const figures *f, int first, int end)
+{
+    for (int i = first; i < end; i++)
+        if (strcmp(f->at[i].source, f->at[first].source))
+            return false;
+    return true;
+}
+
+static void put_table(FILE *out, const figures *f, int first, int end)
+{
+    const kvt_figure *head = &f->at[first];
+    bool one = one_source(f, first, end), second = is_second(head);
+    fprintf(out, "%s### %s: ", first ? "\n" : "", head->id);
+    document_put(out, head->group);
+    fputs("\n\n", out);
+    document_line(out, "unit", head->unit);
+    document_line(out, "profile", head->profile);
+    if (one)
+        document_line(out, "source", head->source);
+    fputc('\n', out);
+    document_header(out,
+                    (const char *const[]){"what", second ? "calculated" : "published",
+                                          "predicted", "difference", "may be", "fitted to it",
+                                          "source"},
+                    one ? 6 : 7);
+    for (int i = first; i < end; i++) {
+        const kvt_figure *r = &f->at[i];
+        char a[32], b[32], d[32], least[32], most[32], bounds[80];
+        number(least, sizeof least, r->least);
+        number(most, sizeof most, r->most);
+        snprintf(bounds, sizeof bounds, r->least == r->most ? "exact" : "%s to %s", least,
+                 most);
+        document_row(out,
+                     (const char *const[]){r->what, number(a, sizeof a, r->published),
+                                           number(b, sizeof b, r->predicted),
+                                           percent(d, sizeof d, difference(r)), bounds,
+                                           r->held_out ? "no" : "yes", r->source},
+                     one ? 6 : 7);
+    }
+}
+
+void document_figures(FILE *out)
+{
+    figures f;
+    if (!open_figures(&f))
+        return;
+    for (int i = 0, end; i < f.n; i = end) {
+        end = end_of(&f, i);
+        if (strcmp(f.at[i].id,
+                   "G28")) /* 96 cells that nobody published: the summary has them */
+            put_table(out, &f, i, end);
+    }
+    kvt_free(f.at);
+}
+
+/* ---- implemented equally well --------------------------------------------------------------
+ */
+
+enum { SLOTS = 128, N_LENGTH = 4 };
+
+static const int64_t lengths[N_LENGTH] = {4096, 8192, 16384, 32768};
+
+/* Policies of the table; `measured`: LookaheadKV, arXiv 2603.10899, table 15. */
+static const struct {
+    const char *title, *policy;
+    int64_t draft_tokens;      /* 0: the policy's own number */
+    bool as_published;         /* that is how it was published */
+    double measured[N_LENGTH]; /* ms; 0: not measured */
+} entries[] = {
+    {"StreamingLLM", "streaming", 0, true, {0}},
+    {"SnapKV", "snapkv", 0, true, {13.14, 20.17, 37.12, 77.67}},
+    {"TOVA", "tova", 0, true, {0}},
+    {"LookaheadKV", "lookaheadkv", 0, true, {11.38, 10.88, 18.50, 38.04}},
+    {"H2O", "h2o", 0, true, {0}},
+    {"LAQ, 8 drafts", "laq", 8, false, {0}},
+    {"LAQ, 32 drafts", "laq", 32, true, {506.58, 509.38, 523.54, 553.68}},
+    {"SpecKV, 32 drafts", "speckv", 32, true, {92.42, 120.51, 207.31, 502.87}},
+};
+enum { N_ENTRY = sizeof entries / sizeof entries[0], LOOKAHEAD = 3, LAQ_8 = 5, LAQ_32 = 6 };
+static const double measured_prefill[N_LENGTH] = {130, 291, 658, 1760};
+
+/* Llama-3.1-8B on an H100; false: a name is not known. */
+static bool predict(kvt_cost *out, const char *policy, kvt_cost_profile profile,
+                    int64_t draft_tokens, int64_t n)
+{
+    kvt_cost_geometry g, draft;
+    kvt_machine m;
+    kvt_published constants;
+    kvt_cost_work work;
+    kvt_cost_load load;
+    kvt_cost_setting setting = {0};
+    kvt_use *use;
+    kvt_err err;
+    if (kvt_cost_geometry_find(&g, "llama-3.1-8b", &err) ||
+        kvt_cost_geometry_find(&draft, g.draft, &err) ||
+        kvt_machine_find(&m, "h100-sxm", &err) || kvt_use_parse(&use, NULL, policy, &err))
+        return false;
+    kvt_cost_work_of(&work, use, &g, n, SLOTS, KVT_ACT_OWN);
+    kvt_cost_load_assume(&load, use, &work, &g, &setting, n, 0, SLOTS);
+    kvt_cost_constants(&constants, &m, profile, use->policy->name);
+    if (draft_tokens > 0)
+        constants.draft_tokens = draft_tokens;
+    kvt_use_free(use);
+    kvt_cost_predict(out, &(kvt_cost_case){.geometry = &g,
+                                           .draft = &draft,
+                                           .constants = &constants,
+                                           .work = &work,
+                                           .load = &load,
+                                           .setting = &setting,
+                                           .n_prompt = n,
+                                           .budget = SLOTS});
+    return true;
+}
+
+/* "38.0 (2.2 %)" */
+static const char *share(char *out, size_t n, double ms, double prefill_ms)
+{
+    char a[32], b[32];
+    if (!(ms > 0))
+        snprintf(out, n, "-");
+    else
+        snprintf(out, n, "%s (%s %%)", number(a, sizeof a, ms),
+                 number(b, sizeof b, 100 * ms / prefill_ms));
+    return out;
+}
+
+static void put_entry(FILE *out, int e, int at)
+{
+    kvt_cost fused, published;
+    char text[64], a[64], b[96], c[64];
+    if (!predict(&fused, entries[e].policy, KVT_PROFILE_FUSED, entries[e].draft_tokens,
+                 lengths[at]) ||
+        !predict(&published, entries[e].policy, KVT_PROFILE_AS_PUBLISHED, 0, lengths[at]))
+        return;
+    snprintf(text, sizeof text, "%" PRId64, lengths[at]);
+    share(a, sizeof a, 1e3 * fused.evict.total, 1e3 * fused.prefill.total);
+    snprintf(b, sizeof b, "-");
+    if (entries[e].as_published)
+        share(b, sizeof b, 1e3 * published.evict.total, 1e3 * published.prefill.total);
+    if (entries[e].as_published && published.short_bytes > 0)
+        snprintf(b + strlen(b), sizeof b - strlen(b), ", does not fit");
+    document_row(out,
+                 (const char *const[]){
+                     text, entries[e].title, a, b,
+                     share(c, sizeof c, entries[e].measured[at], measured_prefill[at])},
+                 5);
+}
+
+static void put_prefill(FILE *out, int at)
+{
+    kvt_cost fused, published;
+    char text[64], a[32], b[32], c[32];
+    if (!predict(&fused, "full", KVT_PROFILE_FUSED, 0, lengths[at]) ||
+        !predict(&published, "full", KVT_PROFILE_AS_PUBLISHED, 0, lengths[at]))
+        return;
+    snprintf(text, sizeof text, "%" PRId64, lengths[at]);
+    document_row(out,
+                 (const char *const[]){text, "dense prefill",
+                                       number(a, sizeof a, 1e3 * fused.prefill.total),
+                                       number(b, sizeof b, 1e3 * published.prefill.total),
+                                       number(c, sizeof c, measured_prefill[at])},
+                 5);
+}
+
+static double times(kvt_cost_profile profile, int laq, int at)
+{
+    kvt_cost look, drafts;
+    if (!predict(&look, "lookaheadkv", profile, 0, lengths[at]) ||
+        !predict(&drafts, "laq", profile, entries[laq].draft_tokens, lengths[at]))
+        return NAN;
+    return drafts.evict.total / look.evict.total;
+}
+
+/* How many times LookaheadKV's overhead LAQ's is. */
+static void put_ratios(FILE *out)
+{
+    document_header(out,
+                    (const char *const[]){"prompt", "fused, 8 drafts", "fused, 32 drafts",
+                                          "as published, 32 drafts", "measured, 32 drafts"},
+                    5);
+    for (int at = 0; at < N_LENGTH; at++) {
+        char text[32], a[32], b[32], c[32], d[32];
+        snprintf(text, sizeof text, "%" PRId64, lengths[at]);
+        document_row(
+            out,
+            (const char *const[]){
+                text, number(a, sizeof a, times(KVT_PROFILE_FUSED, LAQ_8, at)),
+                number(b, sizeof b, times(KVT_PROFILE_FUSED, LAQ_32, at)),
+                number(c, sizeof c, times(KVT_PROFILE_AS_PUBLISHED, LAQ_32, at)),
+                number(d, sizeof d,
+                       entries[LAQ_32].measured[at] / entries[LOOKAHEAD].measured[at])},
+            5);
+    }
+}
+
+void document_equal(FILE *out)
+{
+    document_header(out,
+                    (const char *const[]){"prompt", "policy", "fused, ms", "as published, ms",
+                                          "measured, ms"},
+                    5);
+    for (int at = 0; at < N_LENGTH; at++) {
+        put_prefill(out, at);
+        for (int e = 0; e < N_ENTRY; e++)
+            put_entry(out, e, at);
+    }
+    fputs("\nHow many times LookaheadKV's overhead LAQ's is:\n\n", out);
+    put_ratios(out);
+}

@@ -59,7 +59,8 @@ static int64_t rows(const kvt_cost_work *out, const kvt_use *u, const kvt_work *
 static bool selects(const kvt_cost_work *out, const kvt_use *u)
 {
     const unsigned listed = KVT_NEED_SCORES | KVT_NEED_OTHERS; /* ranks that are given */
-    if (out->score != KVT_SCORE_NONE || u->base || (u->traits.needs & listed))
+    if (out->score != KVT_SCORE_NONE || u->base || u->share->by_score ||
+        (u->traits.needs & listed))
         return true;
     return u->traits.control && u->policy->score;
 }

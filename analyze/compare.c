@@ -112,25 +112,13 @@ static kvt_code measure_lanes(kvt_difference *out, const kvt_results *results,
     return KVT_OK;
 }
 
-kvt_code kvt_compare(kvt_difference *out, const kvt_results *results, const char *policy_a,
-                     const char *policy_b, const char *budget, const char *column,
-                     uint64_t seed, kvt_err *err)
+kvt_code groups_difference(kvt_difference *out, const kvt_results *results, const group *a,
+                           const group *b, const char *column, uint64_t seed, kvt_err *err)
 {
-    groups g;
-    if (groups_make(&g, results, err) != KVT_OK)
-        return err->code;
-    kvt_code code = KVT_OK;
-    double *d = NULL;
-    const char **trace = NULL;
-    const group *a = find(&g, policy_a, budget), *b = find(&g, policy_b, budget);
-    if (a == NULL || b == NULL) {
-        code = kvt_fail(err, KVT_NOTFOUND, "no cell of %s at budget %s",
-                        a == NULL ? policy_a : policy_b, budget);
-        goto out;
-    }
     int64_t n = a->n + b->n;
-    d = kvt_alloc(3 * n, sizeof *d);
-    trace = kvt_alloc(2 * n, sizeof *trace);
+    double *d = kvt_alloc(3 * n, sizeof *d);
+    const char **trace = kvt_alloc(2 * n, sizeof *trace);
+    kvt_code code = KVT_OK;
     if (d == NULL || trace == NULL) {
         code = kvt_fail_memory(err, (size_t)n * 5 * sizeof *d);
         goto out;
@@ -145,6 +133,21 @@ kvt_code kvt_compare(kvt_difference *out, const kvt_results *results, const char
 out:
     kvt_free(d);
     kvt_free((void *)trace);
+    return code;
+}
+
+kvt_code kvt_compare(kvt_difference *out, const kvt_results *results, const char *policy_a,
+                     const char *policy_b, const char *budget, const char *column,
+                     uint64_t seed, kvt_err *err)
+{
+    groups g;
+    if (groups_make(&g, results, err) != KVT_OK)
+        return err->code;
+    const group *a = find(&g, policy_a, budget), *b = find(&g, policy_b, budget);
+    kvt_code code = a == NULL || b == NULL
+                        ? kvt_fail(err, KVT_NOTFOUND, "no cell of %s at budget %s",
+                                   a == NULL ? policy_a : policy_b, budget)
+                        : groups_difference(out, results, a, b, column, seed, err);
     groups_free(&g);
     return code;
 }

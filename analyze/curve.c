@@ -3,7 +3,6 @@
 #include "analyze/group.h"
 #include "analyze/report_priv.h"
 #include "analyze/stat.h"
-#include "kvt/policy.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -150,14 +149,6 @@ static kvt_code add_interval(const maker *m, const group *g, kvt_curve_row *row,
     return KVT_OK;
 }
 
-static int exactness_place(const char *name)
-{
-    for (int e = KVT_EXACT; e <= KVT_NOT_REPLAYABLE; e++)
-        if (strcmp(kvt_exactness_name((kvt_exactness)e), name) == 0)
-            return e;
-    return KVT_NOT_REPLAYABLE;
-}
-
 static kvt_code make_row(const maker *m, const group *g, kvt_curve_row *row, kvt_err *err)
 {
     const kvt_cell *first = g->cell[0];
@@ -169,11 +160,7 @@ static kvt_code make_row(const maker *m, const group *g, kvt_curve_row *row, kvt
     snprintf(row->act, sizeof row->act, "%s", first->act);
     snprintf(row->growth, sizeof row->growth, "%s", first->growth);
     snprintf(row->budget_asked, sizeof row->budget_asked, "%s", first->budget_asked);
-    const char *worst = first->exactness;
-    for (int64_t i = 1; i < g->n; i++)
-        if (exactness_place(g->cell[i]->exactness) > exactness_place(worst))
-            worst = g->cell[i]->exactness;
-    snprintf(row->exactness, sizeof row->exactness, "%s", worst);
+    snprintf(row->exactness, sizeof row->exactness, "%s", group_exactness(g));
     row->budget_frac = mean_of(m, g, "budget_frac");
     row->budget_tokens_mean = mean_of(m, g, "budget_tokens");
     row->kept_tokens_mean = mean_of(m, g, "kept_tokens_mean");

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kvt/arena.h"
+#include "kvt/policy.h"
 
 /* Cells of one group are equal up to here; what follows orders them inside it. */
 static int compare_group(const kvt_cell *a, const kvt_cell *b)
@@ -143,4 +144,21 @@ int64_t group_traces(const group *g, const kvt_schema *schema, const char *colum
         trace[n++] = g->cell[first]->trace_id;
     }
     return n;
+}
+
+static int exactness_place(const char *name)
+{
+    for (int e = KVT_EXACT; e <= KVT_NOT_REPLAYABLE; e++)
+        if (strcmp(kvt_exactness_name((kvt_exactness)e), name) == 0)
+            return e;
+    return KVT_NOT_REPLAYABLE;
+}
+
+const char *group_exactness(const group *g)
+{
+    const char *worst = g->cell[0]->exactness;
+    for (int64_t i = 1; i < g->n; i++)
+        if (exactness_place(g->cell[i]->exactness) > exactness_place(worst))
+            worst = g->cell[i]->exactness;
+    return worst;
 }

@@ -33,4 +33,13 @@ int64_t group_traces(const group *g, const kvt_schema *schema, const char *colum
 KVT_CHECKED kvt_code difference_measure(kvt_difference *out, const double *d, int64_t n,
                                         uint64_t seed, kvt_err *err);
 
+/* Of a - b over the traces that both have; on one trace with the spread over its lanes.
+ * (analyze/compare.c) */
+KVT_CHECKED kvt_code groups_difference(kvt_difference *out, const kvt_results *results,
+                                       const group *a, const group *b, const char *column,
+                                       uint64_t seed, kvt_err *err);
+
+/* What the worst of its numbers is worth: a name of kvt_exactness_name(). */
+const char *group_exactness(const group *g);
+
 #endif

@@ -161,6 +161,7 @@ typedef struct kvt_selection_row {
     char policy_label[KVT_LABEL_MAX], policy[96], policy_params[384], exactness[24];
     char budget_asked[32], growth[16];
     char geometry[64], machine[64], profile[16];
+    char model[96];               /* of the traces; "": several */
     int64_t batch, prompt_tokens; /* empty where traces differ in length */
     int64_t traces_count;
     double lost_mass_mean_frac, lost_mass_ci_lo_frac, lost_mass_ci_hi_frac;

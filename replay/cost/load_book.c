@@ -1,0 +1,124 @@
+/* load_book.c - runs of decode steps, filled with sums over layers and lanes.
+ *
+ * Steps are cut into pieces of about the same length, each of which stands with the mean of its
+ * steps. Where slots grow by the same number a step that is the piece's middle step, and what
+ * is linear in slots comes out exactly; sums over all steps are always exact. Neighbours that
+ * are equal become one. */
+#include "replay/cost/load_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+static void add_span(load_book *b, double from, double to, kvt_cost_run *run)
+{
+    b->from[b->n] = from;
+    b->to[b->n] = to;
+    b->run[b->n++] = run;
+}
+
+void load_open(load_book *b, kvt_cost_load *out, const load_shape *shape, int64_t steps,
+               int pieces, double top)
+{
+    memset(out, 0, sizeof *out);
+    *b = (load_book){.out = out, .shape = *shape, .steps = (double)(steps > 0 ? steps : 0)};
+    out->n_layer = shape->n_layer;
+    out->n_lane = shape->n_lane;
+    out->n_run = steps < pieces ? (int)b->steps : pieces;
+    for (int r = 0; r < out->n_run; r++) {
+        double from = floor(b->steps * r / out->n_run);
+        double to = floor(b->steps * (r + 1) / out->n_run);
+        out->run[r].steps = to - from;
+        add_span(b, from, to, &out->run[r]);
+    }
+    if (out->n_run == 0)
+        return;
+    out->first.steps = out->last.steps = out->top.steps = 1;
+    add_span(b, 0, 1, &out->first);
+    add_span(b, b->steps - 1, b->steps, &out->last);
+    if (top > 0)
+        add_span(b, top - 1, top, &out->top);
+}
+
+void load_keep(load_book *b, int layer, const load_class *c, int n_class, double cap)
+{
+    kvt_cost_layer *k = &b->out->kept[layer];
+    double longest = 0, held = 0;
+    for (int i = 0; i < n_class; i++) {
+        double slots = fmin(c[i].seen.start, cap), stored = fmin(c[i].stored.start, cap);
+        k->slots += slots * c[i].n;
+        k->most = fmax(k->most, slots);
+        longest = fmax(longest, stored);
+        held += load_held(&b->shape, stored) * c[i].n;
+    }
+    /* A page of all lanes is free only when none of them has a slot in it. */
+    k->held = b->shape.shared ? load_held(&b->shape, longest) * b->shape.n_lane : held;
+}
+
+void load_add(load_book *b, const load_class *c, int n_class, double cap)
+{
+    double page = (double)b->shape.page;
+    for (int r = 0; r < b->n; r++) {
+        double slots = 0, held = 0, most_slots = 0, most_held = 0;
+        for (int i = 0; i < n_class; i++) {
+            double see = fmin(cap, c[i].seen_cap);
+            double s = load_path_sum(&c[i].seen, see, 0, b->to[r]) -
+                       load_path_sum(&c[i].seen, see, 0, b->from[r]);
+            double h = load_path_sum(&c[i].stored, cap, page, b->to[r]) -
+                       load_path_sum(&c[i].stored, cap, page, b->from[r]);
+            slots += s * c[i].n;
+            held += h * c[i].n;
+            most_slots = fmax(most_slots, s);
+            most_held = fmax(most_held, h);
+        }
+        double steps = b->to[r] - b->from[r];
+        b->run[r]->slots += slots / steps;
+        b->run[r]->busiest += most_slots * b->shape.n_lane / steps;
+        b->run[r]->held += (b->shape.shared ? most_held * b->shape.n_lane : held) / steps;
+    }
+}
+
+void load_step(load_book *b, double step, const kvt_cost_run *sum)
+{
+    kvt_cost_load *out = b->out;
+    int r = 0;
+    if (sum->held > out->top.held) {
+        out->top = *sum;
+        out->top.steps = 1;
+    }
+    r = (int)fmin(floor((step - 1) / b->steps * out->n_run), out->n_run - 1);
+    while (r > 0 && step <= b->from[r])
+        r--;
+    while (step > b->to[r])
+        r++;
+    for (int i = 0; i < b->n; i++) {
+        if (i != r && (i < out->n_run || step <= b->from[i] || step > b->to[i]))
+            continue;
+        double steps = b->to[i] - b->from[i];
+        b->run[i]->slots += sum->slots / steps;
+        b->run[i]->busiest += sum->busiest / steps;
+        b->run[i]->held += sum->held / steps;
+    }
+}
+
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= 1e-12 * fmax(fabs(a), fabs(b));
+}
+
+void load_close(load_book *b)
+{
+    kvt_cost_load *out = b->out;
+    int n = 0;
+    double held = 0;
+    for (int r = 0; r < out->n_run; r++) {
+        kvt_cost_run *x = &out->run[r], *last = n > 0 ? &out->run[n - 1] : NULL;
+        held += x->held * x->steps;
+        if (last && near(last->slots, x->slots) && near(last->busiest, x->busiest) &&
+            near(last->held, x->held))
+            last->steps += x->steps;
+        else
+            out->run[n++] = *x;
+    }
+    out->n_run = n;
+    out->mean_held = b->steps > 0 ? held / b->steps : NAN;
+}

@@ -154,6 +154,7 @@ typedef struct kvt_machine_field_info {
 } kvt_machine_field_info;
 KVT_API const kvt_machine_field_info *kvt_machine_fields(void); /* KVT_MACHINE_N */
 KVT_API const char *kvt_origin_name(kvt_origin o);
+KVT_API const char *kvt_engine_name(kvt_engine_kind e); /* "fused" */
 
 /* A built-in name or alias ("h100-sxm", "h100", "rtx-4090") or a JSON file. USAGE with the
  * nearest name; FORMAT naming the field that is missing, negative or out of range. */

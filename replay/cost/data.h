@@ -8,7 +8,6 @@
 #include <stddef.h>
 
 #include "base/json.h"
-#include "kvt/cost.h"
 
 typedef struct cost_file {
     const char *name; /* of the file, without folder and extension */
@@ -42,7 +41,5 @@ KVT_CHECKED kvt_code cost_int(const json_t *object, const char *key, bool needed
                               kvt_err *err);
 KVT_CHECKED kvt_code cost_flag(const json_t *object, const char *key, bool needed, bool *out,
                                kvt_err *err); /* true, false, 1 or 0 */
-
-const char *cost_engine_name(kvt_engine_kind e); /* "fused" */
 
 #endif

@@ -30,7 +30,7 @@ const char *kvt_origin_name(kvt_origin o)
     return origins[o];
 }
 
-const char *cost_engine_name(kvt_engine_kind e)
+const char *kvt_engine_name(kvt_engine_kind e)
 {
     return engines[e];
 }

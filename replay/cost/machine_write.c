@@ -49,7 +49,7 @@ kvt_code kvt_machine_save(const kvt_machine *m, const char *path, kvt_err *err)
     buf_text(&text, "{\n");
     put_text(&text, "name", m->name);
     put_text(&text, "title", m->title);
-    put_text(&text, "engine", cost_engine_name(m->engine));
+    put_text(&text, "engine", kvt_engine_name(m->engine));
     put_text(&text, "calibrated_on", m->calibrated_on);
     kvt_code code = put_fields(&text, m, err);
     buf_text(&text, "}\n");

@@ -82,8 +82,10 @@ typedef struct kvt_bench_point {
     kvt_band band;                              /* of the prediction */
 } kvt_bench_point;
 
-/* Runs the model without recording at these prompt lengths (those that its context holds) and a
- * few decode steps behind the last, and predicts the same on `machine`. */
+/* Runs the model without recording at these prompt lengths (those that its context holds) and
+ * some decode steps behind each, and predicts the same on `machine`: the prefills, then the
+ * steps. Lengths that `cap` points have no room for are left out. USAGE: no length fits, or the
+ * model was opened without its weights. */
 KVT_API KVT_CHECKED kvt_code kvt_bench_model(kvt_bench_point *out, int cap, int *n,
                                              kvt_model *m, const kvt_machine *machine,
                                              const int64_t *length, int n_length,

@@ -28,6 +28,7 @@ extern const slo_limit slo_limits[SLO_N];
 
 double slo_of(const kvt_slo *slo, int limit); /* NAN: none */
 double slo_value(const kvt_selection_row *row, int limit);
+void slo_none(kvt_slo *out);      /* no limit at all */
 bool slo_any(const kvt_slo *slo); /* whether there is a limit at all */
 /* "18.2 ms", "24.0 GiB", "5.0 %"; "-": not known. Returns out. */
 const char *slo_print(slo_kind kind, double x, char *out, size_t cap);

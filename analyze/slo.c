@@ -112,10 +112,15 @@ static kvt_code read_piece(kvt_slo *out, char *piece, kvt_err *err)
     return KVT_OK;
 }
 
-kvt_code kvt_slo_parse(kvt_slo *out, const char *text, kvt_err *err)
+void slo_none(kvt_slo *out)
 {
     for (int i = 0; i < SLO_N; i++)
         *(double *)((char *)out + slo_limits[i].offset) = (double)NAN;
+}
+
+kvt_code kvt_slo_parse(kvt_slo *out, const char *text, kvt_err *err)
+{
+    slo_none(out);
     if (!*text)
         return kvt_fail(err, KVT_USAGE, "limits: expected at least one, as ttft=2s");
     for (const char *at = text;; at++) {

@@ -7,7 +7,6 @@
 #include "cli/help.h"
 #include "cli/pager.h"
 #include "cli/policy_text.h"
-#include "kvt/arena.h"
 #include "kvt/train.h"
 
 enum { LINE_WIDTH = 80, LABEL_WIDTH = 14, NEEDS_CAP = 400 };
@@ -40,7 +39,7 @@ const char *policy_effect_text(kvt_effect effect)
 /* ---- show ----------------------------------------------------------------------------------
  */
 
-static void label(FILE *out, const char *name, const char *value)
+void policy_label(FILE *out, const char *name, const char *value)
 {
     if (!value || !*value)
         return;
@@ -52,13 +51,13 @@ static void show_needs(FILE *out, unsigned needs)
 {
     char text[NEEDS_CAP];
     if (!needs)
-        label(out, "needs", "positions only, which every trace has");
+        policy_label(out, "needs", "positions only, which every trace has");
     for (int i = 0, n = 0; i < KVT_NEED_COUNT; i++)
         if (needs & 1u << i) {
             snprintf(text, sizeof text, "%s%s%s%s", need_lines[i].text,
                      *need_lines[i].datasets ? " (" : "", need_lines[i].datasets,
                      *need_lines[i].datasets ? ")" : "");
-            label(out, n++ ? "" : "needs", text);
+            policy_label(out, n++ ? "" : "needs", text);
         }
 }
 
@@ -77,7 +76,7 @@ static void show_probe(FILE *out, const char *kind)
         if (strcmp(kinds[i].name, kind) == 0) {
             snprintf(text, sizeof text, "%s; kvt capture --probe NAME=%s:%s", kinds[i].what,
                      kind, kinds[i].given);
-            label(out, "probe", text);
+            policy_label(out, "probe", text);
         }
 }
 
@@ -93,7 +92,7 @@ static void show_weights(FILE *out, const kvt_policy *p)
         return;
     snprintf(text, sizeof text, "a file of kind %s; kvt train %s TRACE... -o FILE", kind,
              (*t)->name);
-    label(out, "weights", text);
+    policy_label(out, "weights", text);
 }
 
 /* How often it decides, and whether every=K changes that. */
@@ -118,48 +117,7 @@ static void show_every(FILE *out, const kvt_policy *p, const kvt_traits *t)
         snprintf(text, sizeof text,
                  t->every > 1 ? "%lld tokens, as published; every=K" : "token; every=K",
                  (long long)t->every);
-    label(out, "every", text);
-}
-
-static kvt_work work_of(const kvt_policy *p, const void *params, int64_t head_dim,
-                        int64_t lane_heads)
-{
-    kvt_work work = {.head_dim = head_dim, .lane_heads = lane_heads};
-    p->work(params, &work);
-    return work;
-}
-
-/* `n` bytes for heads of 128 channels; what they are for heads of half as many, and for two of
- * them, says what they depend on. */
-static void show_bytes(FILE *out, const char *name, const char *of, int64_t n, int64_t half,
-                       int64_t two)
-{
-    char text[120];
-    if (n == 0)
-        return;
-    snprintf(text, sizeof text, "%lld bytes beside each %s%s%s", (long long)n, of,
-             n == two ? "" : ", of each query head", n == half ? "" : " (128 channels)");
-    label(out, name, text);
-}
-
-/* What it keeps beside its slots (--fair bytes pays for that), and what it reads as published.
- */
-static void show_work(FILE *out, const kvt_policy *p)
-{
-    void *params = p->work ? kvt_alloc(1, p->params_size) : NULL;
-    if (!params)
-        return;
-    if (p->params)
-        kvt_param_defaults(p->params, params);
-    kvt_work w = work_of(p, params, 128, 1), half = work_of(p, params, 64, 1);
-    kvt_work two = work_of(p, params, 128, 2);
-    kvt_free(params);
-    show_bytes(out, "keeps", "slot", w.state_bytes_slot, half.state_bytes_slot,
-               two.state_bytes_slot);
-    show_bytes(out, w.state_bytes_slot > 0 ? "" : "keeps", "lane", w.state_bytes_lane,
-               half.state_bytes_lane, two.state_bytes_lane);
-    if (w.whole_rows)
-        label(out, "reads", "whole rows of attention, which fused kernels do not keep");
+    policy_label(out, "every", text);
 }
 
 static void heading(FILE *out, const char *slash, const char *name, const char *title)
@@ -169,31 +127,32 @@ static void heading(FILE *out, const char *slash, const char *name, const char *
     fputc('\n', out);
 }
 
-static void show_policy(FILE *out, const kvt_policy *p)
+static void show_policy(FILE *out, const kvt_registry *r, const kvt_policy *p)
 {
     char text[400];
     kvt_traits now = policy_usual_traits(p), *t = &now;
     heading(out, "", p->name, p->title);
-    label(out, "paper", p->paper);
+    policy_label(out, "paper", p->paper);
     fputc('\n', out);
-    label(out, "about", p->about);
+    policy_label(out, "about", p->about);
     fputs(p->about && *p->about ? "\n" : "", out);
     bool never = t->exactness == KVT_NOT_REPLAYABLE && p->why_not;
     if (never) {
-        label(out, "differs", *p->differs ? p->differs : "everything: it is not replayed");
-        label(out, "class", "not replayable, from any trace");
-        label(out, "refused", p->why_not);
+        policy_label(out, "differs",
+                     *p->differs ? p->differs : "everything: it is not replayed");
+        policy_label(out, "class", "not replayable, from any trace");
+        policy_label(out, "refused", p->why_not);
         return;
     }
-    label(out, "differs", *p->differs ? p->differs : "nothing in what is kept");
-    label(out, "refused", p->why_not);
+    policy_label(out, "differs", *p->differs ? p->differs : "nothing in what is kept");
+    policy_label(out, "refused", p->why_not);
     snprintf(text, sizeof text, "%s",
              t->phases == KVT_PREFILL ? "once, at the end of the prompt; decoded tokens pile up"
              : t->phases == KVT_DECODE
                  ? "in decode"
                  : "at the end of the prompt, then in decode; --act prefill: "
                    "at the end of the prompt only");
-    label(out, "acts", text);
+    policy_label(out, "acts", text);
     show_every(out, p, t);
     show_needs(out, t->needs);
     show_probe(out, t->needs & KVT_NEED_PROBE ? t->probe : NULL);
@@ -202,30 +161,30 @@ static void show_policy(FILE *out, const kvt_policy *p)
     snprintf(text, sizeof text, "%s: %s%s%s", kvt_exactness_name(usual),
              kvt_exactness_help(usual), usual != t->exactness ? "; with --act prefill " : "",
              usual != t->exactness ? kvt_exactness_name(t->exactness) : "");
-    label(out, "class", text);
-    label(out, "chooses", scope_text(t->scope));
+    policy_label(out, "class", text);
+    policy_label(out, "chooses", scope_text(t->scope));
     if (p->base) {
         snprintf(text, sizeof text,
                  "%s scores first; base=NAME takes another one, base.PARAMETER=VALUE sets it",
                  p->base);
-        label(out, "base", text);
+        policy_label(out, "base", text);
     }
-    label(out, "effect", policy_effect_text(t->effect));
+    policy_label(out, "effect", policy_effect_text(t->effect));
     bool own = !p->share && p->select && t->scope != KVT_BY_LANE;
     snprintf(text, sizeof text, "%s (%s)", p->share ? p->share->name : "even",
              p->share ? p->share->title
              : own    ? "in total; its own rule says how the lanes that it sees share that"
                       : "the same number of slots for every lane");
-    label(out, "allocator",
-          t->effect == KVT_EVICT ? text : "none: there are no slots to share out");
-    show_work(out, p);
-    label(out, "budgets",
-          t->own_threshold ? "it has a threshold of its own; threshold=X"
-          : t->by_threshold
-              ? "met in the mean by a threshold, found on the other traces of the "
-                "set; threshold=X"
-          : t->one_ranking ? "one ranking serves all of them, on the prompt"
-                           : "each is replayed");
+    policy_label(out, "allocator",
+                 t->effect == KVT_EVICT ? text : "none: there are no slots to share out");
+    policy_show_costs(out, r, p);
+    policy_label(out, "budgets",
+                 t->own_threshold ? "it has a threshold of its own; threshold=X"
+                 : t->by_threshold
+                     ? "met in the mean by a threshold, found on the other traces of the "
+                       "set; threshold=X"
+                 : t->one_ranking ? "one ranking serves all of them, on the prompt"
+                                  : "each is replayed");
     cli_show_params(out, "parameters", p->params);
     if (p->share)
         cli_show_params(out, "parameters of its allocator", p->share->params);
@@ -234,21 +193,22 @@ static void show_policy(FILE *out, const kvt_policy *p)
 static void show_share(FILE *out, const kvt_share *s)
 {
     heading(out, "/", s->name, s->title);
-    label(out, "paper", s->paper);
-    label(out, "differs", s->differs);
-    label(out, "sees", scope_text(s->scope));
-    label(out, "total",
-          s->may_exceed ? "never more than asked, but in published forms that are not exact; "
-                          "the audit shows it"
-                        : "never more than asked");
+    policy_label(out, "paper", s->paper);
+    policy_label(out, "differs", s->differs);
+    policy_label(out, "sees", scope_text(s->scope));
+    policy_label(out, "total",
+                 s->may_exceed
+                     ? "never more than asked, but in published forms that are not exact; "
+                       "the audit shows it"
+                     : "never more than asked");
     char text[160];
     snprintf(text, sizeof text, "behind any policy%s: snapkv/%s",
              s->by_score ? " that scores" : "", s->name);
-    label(out, "use", text);
+    policy_label(out, "use", text);
     if (s->weights) {
         snprintf(text, sizeof text, "table=FILE, a file of kind %s",
                  s->weights_kind ? s->weights_kind : s->name);
-        label(out, "reads", text);
+        policy_label(out, "reads", text);
     }
     cli_show_params(out, "parameters", s->params);
 }
@@ -268,7 +228,7 @@ static kvt_code show_trace(FILE *out, const char *name, const char *trace,
     if (kvt_replay_reason(why, sizeof why, &spec, ctx, err))
         return err->code;
     fputc('\n', out);
-    label(out, "this trace", *why ? why : "answers it");
+    policy_label(out, "this trace", *why ? why : "answers it");
     return KVT_OK;
 }
 
@@ -296,7 +256,7 @@ kvt_code policy_show(cli *c, const kvt_registry *r, const char *name, const char
     FILE *out = cli_pager_open(c);
     kvt_code code = KVT_OK;
     if (p)
-        show_policy(out, p);
+        show_policy(out, r, p);
     else
         show_share(out, s);
     if (trace)

@@ -3,10 +3,13 @@
  *
  *   policy_list.c   the list, its filters, the table of published variants
  *   policy_show.c   one policy or allocator, and what a trace lacks for it
+ *   policy_costs.c  what one keeps, reads and runs
  *   policy_check.c  the laws of kvt/check.h on a plug-in
  */
 #ifndef CLI_POLICY_TEXT_H
 #define CLI_POLICY_TEXT_H
+
+#include <stdio.h>
 
 #include "base/json.h"
 #include "cli/cli.h"
@@ -23,6 +26,11 @@ kvt_exactness policy_usual_class(const kvt_traits *t);
 const kvt_param *policy_variants_param(const kvt_param *params);
 /* "tokens that are not kept are gone" */
 const char *policy_effect_text(kvt_effect effect);
+
+/* A line "name          value", wrapped; nothing where the value is empty. */
+void policy_label(FILE *out, const char *name, const char *value);
+/* What it keeps beside slots, and what it costs, on a usual model with its usual parameters. */
+void policy_show_costs(FILE *out, const kvt_registry *r, const kvt_policy *p);
 
 json_t *policy_json(const kvt_policy *p);
 

@@ -77,6 +77,23 @@ says out "keeps         2048 bytes beside each lane, of each query head (128 cha
 run "$kvt" policy show snapkv
 grep -q "^keeps\|^reads" "$scratch/out" && fail "snapkv keeps nothing beside its slots"
 
+# What it costs: what runs beside the prompt, what scores, what decoding pays.
+run "$kvt" policy show full
+says out "costs         nothing: every slot stays"
+run "$kvt" policy show lookaheadkv
+says out "costs         32 tokens run behind the prompt; 20.6 million weights"
+run "$kvt" policy show laq
+says out "costs         the model drafts 8 tokens on a cache that is cut for that first"
+says out "              keys and values are stored for each query head"
+run "$kvt" policy show h2o
+says out "costs         all rows of the prompt score"
+says out "              decoding, each token: 1 row over what is left"
+run "$kvt" policy show snapkv
+says out "costs         32 rows of attention score; each layer is cut at once"
+grep -q "decoding," "$scratch/out" && fail "snapkv does nothing while decoding"
+run "$kvt" policy show dms
+says out "              lanes of a layer differ in length; pages of 256 tokens a lane"
+
 for name in ada even global oracle-budget pyramid table; do
     run "$kvt" policy show "/$name"
     exits 0

@@ -59,23 +59,36 @@ static bool stays(const kvt_cost_case *c)
     return c->work->keeps_all || c->setting->masked;
 }
 
+static double lanes_of_layer(const kvt_cost_case *c)
+{
+    return (double)(c->work->by_query_head ? c->geometry->g.n_head : c->geometry->g.n_kv_head);
+}
+
+/* Slots that the lanes of a layer keep of n tokens. */
+static double kept_of(const kvt_cost_case *c, int layer, double tokens)
+{
+    if (c->load)
+        return c->load->kept[layer].slots;
+    return lanes_of_layer(c) * (tokens < (double)c->budget ? tokens : (double)c->budget);
+}
+
+bool cost_is_cut(const kvt_cost_case *c, int layer, double n)
+{
+    double tokens = cost_layer_tokens(c->geometry, c->setting, layer, n);
+    return n > (double)c->budget &&
+           (stays(c) || kept_of(c, layer, tokens) < tokens * lanes_of_layer(c));
+}
+
 static cut cut_of(const kvt_cost_case *c, double n)
 {
-    const kvt_cost_geometry *g = c->geometry;
-    const kvt_cost_load *load = c->load;
-    double lanes = (double)(c->work->by_query_head ? g->g.n_head : g->g.n_kv_head);
     cut out = {.n = n};
-    if (n <= (double)c->budget)
-        return out;
-    for (int l = 0; l < g->g.n_layer; l++) {
-        double tokens = cost_layer_tokens(g, c->setting, l, n);
-        double even = tokens < (double)c->budget ? tokens : (double)c->budget;
-        double kept = load ? load->kept[l].slots : even * lanes;
-        if (!stays(c) && kept >= tokens * lanes)
+    for (int l = 0; l < c->geometry->g.n_layer; l++) {
+        if (!cost_is_cut(c, l, n))
             continue;
+        double tokens = cost_layer_tokens(c->geometry, c->setting, l, n);
         out.layers += 1;
         out.tokens += tokens;
-        out.kept += kept;
+        out.kept += kept_of(c, l, tokens);
     }
     return out;
 }
@@ -88,13 +101,12 @@ static void decide(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c, 
     const kvt_cost_work *w = c->work;
     double device = (double)cost_batch(c->setting) / cost_kv_split(g, c->setting);
     double moves = m->mem_bw * m->e_m;
-    double lanes = (double)(w->by_query_head ? g->g.n_head : g->g.n_kv_head);
     if (!(k->layers > 0))
         return;
     bool scores = w->score != KVT_SCORE_NONE && !w->is_bound;
     out->score = cost_score_time(by, c, k->n, k->tokens, rows, passes);
     if (w->selects)
-        out->select = SELECT_BYTES * k->tokens * lanes * device / moves;
+        out->select = SELECT_BYTES * k->tokens * lanes_of_layer(c) * device / moves;
     if (!stays(c))
         out->copy = 2 * k->kept * cost_slot_bytes(g, m, c->setting) * device / moves;
     out->host = k->layers * m->t_launch *

@@ -41,20 +41,31 @@ double cost_rows_time(cost_bound *by, const kvt_cost_case *c, double mem_bw, dou
     return cost_bound_max(by, math, read(c, mem_bw, slots, passes));
 }
 
-/* Attention over all rows of the prompt: `flops` of each pair of query head, query and key that
- * is formed. Square: every row sees all keys within its window. */
-static double all_rows(const place *p, double flops, bool square)
+/* Products of the prompt's queries with keys, causal, in the layers that are cut. */
+static double columns(const kvt_cost_case *c, const place *p)
 {
-    double sum = 0, heads = flops * (double)p->g->g.n_head * (double)p->g->g.head_dim;
-    double time = 0;
+    double heads = 2 * (double)p->g->g.n_head * (double)p->g->g.head_dim, sum = 0, time = 0;
     for (int l = 0, last = -1; l < p->g->g.n_layer; l++) {
         int window = p->g->g.window[l];
-        if (window != last) {
-            last = window;
-            double reach = window > 0 && window < p->n ? window : p->n;
-            double pairs = square ? p->n * reach : cost_pairs(p->n, window);
-            time = cost_attention_math(p->g, p->m, p->s, p->n, window, heads * pairs);
-        }
+        if (window != last) /* neighbours are mostly alike */
+            time = cost_attention_math(p->g, p->m, p->s, p->n, window,
+                                       heads * cost_pairs(p->n, window));
+        last = window;
+        sum += cost_is_cut(c, l, p->n) ? time : 0;
+    }
+    return sum;
+}
+
+/* Attention of n tokens over the n in front of them. */
+static double behind(const place *p)
+{
+    double heads = 4 * (double)p->g->g.n_head * (double)p->g->g.head_dim, sum = 0, time = 0;
+    for (int l = 0, last = -1; l < p->g->g.n_layer; l++) {
+        int window = p->g->g.window[l];
+        double reach = window > 0 && window < p->n ? window : p->n;
+        if (window != last)
+            time = cost_attention_math(p->g, p->m, p->s, p->n, window, heads * p->n * reach);
+        last = window;
         sum += time;
     }
     return sum;
@@ -64,7 +75,7 @@ static double repeat(cost_bound *by, const place *p)
 {
     double device =
         2 * p->n * (double)p->g->theta_lin * p->batch / cost_linear_rate(p->m, p->s) +
-        all_rows(p, 4, true) + cost_exchange(p->g, p->m, p->s, p->n, 1);
+        behind(p) + cost_exchange(p->g, p->m, p->s, p->n, 1);
     double host = (double)p->g->g.n_layer * p->m->launches_layer * p->m->t_launch;
     by->math += device;
     return host > device ? host : device;
@@ -95,7 +106,7 @@ static double rank(cost_bound *by, const kvt_cost_case *c, const place *p, doubl
     case KVT_SCORE_ROWS: return cost_rows_time(by, c, bw, slots, group, rows, passes);
     case KVT_SCORE_COLUMNS: {
         double share = p->w->rows_frac > 0 ? p->w->rows_frac / 0.5 : 1;
-        return cost_bound_max(by, share * all_rows(p, 2, false), read(c, bw, slots, passes));
+        return cost_bound_max(by, share * columns(c, p), read(c, bw, slots, passes));
     }
     case KVT_SCORE_KEYS: return cost_rows_time(by, c, bw, slots, group, 0, passes);
     case KVT_SCORE_MOMENTS:

@@ -57,6 +57,9 @@ void cost_step_at(kvt_decode_cost *out, const cost_steps *s, const kvt_cost_run 
 /* cost_evict() with what binds it; `by` is added to. */
 void cost_evict_by(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c);
 
+/* Whether lanes of the layer lose slots when n tokens are in them. */
+bool cost_is_cut(const kvt_cost_case *c, int layer, double n);
+
 /* ---- evict_score.c ---- */
 
 /* Scoring `slots` slots (sum over layers and lanes) of a lane of `heads` query heads by rows of

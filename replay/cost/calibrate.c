@@ -126,13 +126,6 @@ static void put_range(cal *c)
     cal_set_field(m, KVT_MACHINE_range_head_dim, fmax(head_dim, 0)); /* 0: several */
 }
 
-static const char *engine_name(kvt_engine_kind engine)
-{
-    return engine == KVT_ENGINE_FUSED   ? "fused"
-           : engine == KVT_ENGINE_EAGER ? "eager"
-                                        : "paper";
-}
-
 static void put_stamp(cal *c)
 {
     kvt_machine *m = &c->out->machine;
@@ -142,8 +135,8 @@ static void put_stamp(cal *c)
     gmtime_r(&now, &day);
     snprintf(m->calibrated_on, sizeof m->calibrated_on,
              "%04d-%02d-%02d, engine %s, %lld points of %.100s", day.tm_year + 1900,
-             day.tm_mon + 1, day.tm_mday, engine_name(m->engine), (long long)c->out->n_point,
-             file);
+             day.tm_mon + 1, day.tm_mday, kvt_engine_name(m->engine),
+             (long long)c->out->n_point, file);
     /* Another name than the built-in one's, whose published figures are not of this one. */
     snprintf(m->name, sizeof m->name, "%.50s-calibrated", c->base->name);
 }

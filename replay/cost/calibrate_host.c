@@ -84,7 +84,7 @@ bool cal_host(cal *c, const int64_t *at, int64_t n)
     cal_set_field(&c->out->machine, KVT_MACHINE_host_floor_layer, up / down);
     cal_set_field(&c->out->machine, KVT_MACHINE_host_floor_step, 0);
     cal_note(c,
-             "decode does not follow the context: a host floor of %.3g us a layer; e_w, e_kv "
+             "decode does not follow the context: a host floor of %.4g us a layer; e_w, e_kv "
              "and t_layer left as they were",
              up / down * 1e6);
     c->out->host_bound = c->fitted[CAL_DECODE] = true;

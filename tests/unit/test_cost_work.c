@@ -264,6 +264,8 @@ static void rows_between_decisions_count(void **state)
     kvt_cost_geometry g = llama_8b();
     assert_int_equal(describe("h2o:every=16", &g, N, B, KVT_ACT_OWN).decode_rows, 16);
     assert_int_equal(describe("tova:every=16", &g, N, B, KVT_ACT_OWN).decode_rows, 1);
+    /* What decides anew sees its whole window again, however often. */
+    assert_int_equal(describe("snapkv:every=16", &g, N, B, KVT_ACT_OWN).decode_rows, 32);
     assert_int_equal(describe("scissorhands", &g, N, B, KVT_ACT_OWN).decode_rows, 1);
     kvt_cost_work f = describe("foresightkv", &g, N, B, KVT_ACT_OWN);
     assert_true(f.every == 256 && f.decode_rows == 256 && f.decode_reads_keys &&

@@ -36,7 +36,11 @@ MACHINES = {
     "full": dict(FUSED, peak_flops_16=165e12, peak_flops_w4=90e12, mem_bw=1e12, cache_bytes=1.3e9, cache_gain=2.5,
                  elementwise=1.0, t_ttft=0.015, host_floor_step=0.002, host_floor_layer=20e-6,
                  kv8_scale_bytes=4.0),
+    "narrow": dict(FUSED, mem_bw=5e9),  # attention of a chunked prefill waits for its keys
+    "paper": dict(engine="paper", peak_flops_16=756e12, mem_bw=2e12, e_lin=0.7, e_att=0.7, hd64_factor=1.0, e_w=0.9,
+                  e_kv=0.9, e_m=0.9),
 }
+PLAIN = [name for name in MACHINES if name != "paper"]
 SETTINGS = [
     dict(),
     dict(batch=3, chunk=512),
@@ -321,6 +325,36 @@ def evict(g, draft, m, s, w, pub, n, budget):
     return out
 
 
+# ---- the theory of LookaheadKV's appendix ----------------------------------------------------
+
+def paper(g, draft, w, n, budget):
+    """Its units: 2^40 FLOP, 2^30 bytes; 16 bits, 32 rows, one request."""
+    math, memory, q = 756 * 0.7 * 2 ** 40, 2000 * 0.9 * 2 ** 30, 32
+
+    def cache(own, tokens):
+        return sum(min(tokens, w_ or tokens) * 2 * own.G * own.D * 2 for w_ in own.windows)
+
+    def forward(own):
+        return (2 * n * own.lin + 4 * own.L * own.H * own.D * n * n) / math
+
+    x = (2 * q * g.lin + 4 * q * n * g.H * g.D * g.L) / math
+    kept = cache(g, budget) / memory if budget < n else 0.0
+    out = dict(extra=0.0, prefill=0.0, draft=0.0, score=0.0, select=0.0, copy=kept, host=0.0)
+    if w.get("draft") == "model":
+        out["extra"] = x
+        out["prefill"] = max(forward(draft), 2 * draft.lin / memory)
+        out["draft"] = sum(2 * draft.lin + cache(draft, n + i) for i in range(31)) / memory
+    elif w.get("draft") == "self":
+        out["extra"] = x
+        out["draft"] = sum(2 * g.lin + cache(g, min(n, budget) + i) for i in range(32)) / memory
+        out["score"] = (cache(g, n) + 2 * q * n * g.H * g.L * 2) / memory
+        out["copy"] = 2 * kept
+    elif w.get("extra_tokens"):
+        out["extra"] = x + 2 * (w["lora_params"] + w["embed_params"]) / memory
+    out["total"] = sum(out.values())
+    return out
+
+
 # ---- cases -----------------------------------------------------------------------------------
 
 POLICIES = [
@@ -376,7 +410,7 @@ def inputs():
 
 
 def prefills():
-    for i, (g, m, n) in enumerate(itertools.product(MODELS, MACHINES, (1, 300, 4096, 33000))):
+    for i, (g, m, n) in enumerate(itertools.product(MODELS, PLAIN, (1, 300, 4096, 33000))):
         for given in (SETTINGS[i % 5], SETTINGS[(i + 2) % 5]):
             if m == "cpu" and given.get("tensor"):
                 continue  # it has no link
@@ -385,7 +419,7 @@ def prefills():
 
 
 def steps():
-    for i, (g, m, w) in enumerate(itertools.product(MODELS, MACHINES, DECODES)):
+    for i, (g, m, w) in enumerate(itertools.product(MODELS, PLAIN, DECODES)):
         model = Model(g)
         lanes = model.H if w.get("by_query_head") else model.G
         given = SETTINGS[i % 5]
@@ -399,7 +433,7 @@ def steps():
 
 def evictions():
     sizes = ((4000, 128), (32768, 1024), (300, 128), (900, 512), (500, 500))
-    for i, (g, m, w) in enumerate(itertools.product(MODELS, MACHINES, POLICIES)):
+    for i, (g, m, w) in enumerate(itertools.product(MODELS, PLAIN[:4], POLICIES)):
         given = SETTINGS[(i // 3) % 5]
         if m == "cpu" and given.get("tensor"):
             given = SETTINGS[1]
@@ -410,8 +444,16 @@ def evictions():
                                **{"published_" + k: v for k, v in pub.items()}), parts)
 
 
+def papers():
+    for g, w, (n, budget) in itertools.product(MODELS, (POLICIES[2],) + tuple(POLICIES[13:]),
+                                               ((4096, 128), (32768, 4096), (500, 600))):
+        line("paper", dict(model=g, machine="paper", n_prompt=n, budget=budget, **w),
+             paper(Model(g), Model("1b"), w, n, budget))
+
+
 if __name__ == "__main__":
     inputs()
     prefills()
     steps()
     evictions()
+    papers()

@@ -234,11 +234,30 @@ static void evict(const cells *c)
     is(c, "total", got.total, 0);
 }
 
+static void paper(const cells *c)
+{
+    kvt_cost_setting s = {0};
+    kvt_cost_work w = work(c);
+    kvt_published p = {.machine = *machine(text(c, "machine"))};
+    kvt_cost got;
+    kvt_cost_predict(&got, &(kvt_cost_case){.geometry = model(text(c, "model")),
+                                            .draft = model("1b"),
+                                            .constants = &p,
+                                            .work = &w,
+                                            .setting = &s,
+                                            .n_prompt = whole(c, "n_prompt"),
+                                            .budget = whole(c, "budget")});
+#define X(name, help) is(c, #name, got.evict.name, got.evict.total);
+    KVT_EVICT_PARTS(X)
+#undef X
+    is(c, "total", got.evict.total, 0);
+}
+
 static void every_line_agrees(void **state)
 {
     (void)state;
     char line[LINE];
-    int n[3] = {0};
+    int n[4] = {0};
     FILE *f = fopen(KVT_SOURCE_DIR "/tests/golden/cost.csv", "r");
     assert_non_null(f);
     for (line_no = 1; fgets(line, sizeof line, f); line_no++) {
@@ -254,11 +273,13 @@ static void every_line_agrees(void **state)
             step(&c), n[1]++;
         else if (!strcmp(c.kind, "evict"))
             evict(&c), n[2]++;
+        else if (!strcmp(c.kind, "paper"))
+            paper(&c), n[3]++;
         else
             fail_msg("cost.csv:%d: kind '%s'", line_no, c.kind);
     }
     fclose(f);
-    assert_true(n[0] > 100 && n[1] > 100 && n[2] > 300);
+    assert_true(n[0] > 100 && n[1] > 100 && n[2] > 300 && n[3] > 40);
 }
 
 int main(void)

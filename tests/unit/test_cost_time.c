@@ -790,6 +790,9 @@ static void bands_follow_the_machine(void **state)
     assert_true(cost.out_of_range && cost.ttft_band.lo == 0.06 && cost.step_band.hi == 0.72);
     m->range_from = 4 * 4096;
     assert_false(predict(&b).out_of_range);
+    m->range_to = 1023;
+    assert_true(predict(&b).out_of_range);
+    m->range_to = 32768;
     m->range_head_dim = 64;
     assert_true(predict(&b).out_of_range);
     m->range_from = 0; /* never calibrated */

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "cli/help.h"
+#include "kvt/analyze.h"
 #include "kvt/metric.h"
 #include "kvt/policy.h"
 #include "kvt/replay.h"
@@ -309,6 +310,12 @@ static void print_metrics(void)
         puts(kvt_metrics()[i]->name);
 }
 
+static void print_names(const char *const *names)
+{
+    while (*names)
+        puts(*names++);
+}
+
 kvt_code cli_complete(cli *c, int n_arg, char **arg, kvt_err *err)
 {
     (void)c;
@@ -327,6 +334,12 @@ kvt_code cli_complete(cli *c, int n_arg, char **arg, kvt_err *err)
         print_probes();
     else if (!strcmp(kind, "metric"))
         print_metrics();
+    else if (!strcmp(kind, "geometry"))
+        print_names(kvt_cost_geometry_names());
+    else if (!strcmp(kind, "machine"))
+        print_names(kvt_machine_names());
+    else if (!strcmp(kind, "axis"))
+        print_names(kvt_cost_axis_names());
     else if (!strcmp(kind, "man"))
         print_pages();
     else if (!strcmp(kind, "shell"))

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "cli/cli.h"
+#include "cli/cost_run.h"
 #include "cli/replay_table.h"
 #include "cli/table.h"
 #include "kvt/analyze.h"
@@ -13,7 +14,7 @@
 
 typedef struct replay_options {
     cli_list policy, budget, plugin, weights, metric;
-    const char *rule, *layers, *oracle, *shard, *out, *csv, *tables;
+    const char *rule, *layers, *oracle, *shard, *out, *csv, *tables, *geometry, *machine;
     int act, fair;
     int64_t shrink_every, cache, oracle_limit;
     bool recompute, fail_fast, plan, no_output_error, no_controls;
@@ -55,6 +56,10 @@ static const cli_option options[] = {
     {"csv", 0, CLI_TEXT, CLI_OPT(replay_options, csv), .arg = "DIR", .complete = "file", .help = "write tables as CSV into DIR, too"},
     {"table", 0, CLI_TEXT, CLI_OPT(replay_options, tables), .arg = "LIST",
      .help = "which tables --csv writes: cells, lanes, steps, evictions, audit, curve (default cells,curve,audit)"},
+    {"geometry", 0, CLI_TEXT, CLI_OPT(replay_options, geometry), .arg = "NAME", .complete = "geometry",
+     .help = "predict what each cell costs on this model (kvt cost), below the table and as cost.csv; default with --machine: the model of each trace"},
+    {"machine", 0, CLI_TEXT, CLI_OPT(replay_options, machine), .arg = "LIST", .complete = "machine",
+     .help = "and on these machines; default with --geometry: here where it was measured, else h100-sxm"},
     {"recompute", 0, CLI_FLAG, CLI_OPT(replay_options, recompute), .help = "compute cells again that have a result"},
     {"fail-fast", 0, CLI_FLAG, CLI_OPT(replay_options, fail_fast), .help = "stop at the first trace or pass that fails"},
     {"shard", 0, CLI_TEXT, CLI_OPT(replay_options, shard), .arg = "K/N", .help = "only the K-th of N parts of the passes"},
@@ -78,16 +83,6 @@ static kvt_code parse_shard(kvt_replay_spec *spec, const char *text, kvt_err *er
     return KVT_OK;
 }
 
-static kvt_code join(buf *out, const cli_list *list, kvt_err *err)
-{
-    buf_init(out, 1 << 20);
-    for (int i = 0; i < list->n; i++) {
-        buf_text(out, i > 0 ? "," : "");
-        buf_text(out, list->item[i]);
-    }
-    return buf_check(out, err);
-}
-
 /* A member of text, which may come from a plug-in. */
 static void print_member(const char *name, const char *text)
 {
@@ -98,11 +93,16 @@ static void print_member(const char *name, const char *text)
     buf_fini(&quoted);
 }
 
-static void print_json(const cli *c, const kvt_table *cells, const kvt_replay_counts *n,
-                       const char *code)
+static void print_json(const cli *c, const kvt_table *cells, const cost_request *costs,
+                       const kvt_replay_counts *n, const char *code)
 {
     printf("{\"schema\": \"kvt-replay-1\",\n \"rows\": ");
     cli_json_rows(stdout, cells);
+    if (costs) {
+        const kvt_table table = kvt_cost_table_of(&costs->table);
+        printf(",\n \"costs\": ");
+        cli_json_rows(stdout, &table);
+    }
     printf(",\n \"run\": {\"code\": \"%s\"", code);
     print_member("command", c->command_line);
     printf(", \"threads\": %d, \"traces\": %lld, \"passes\": %lld, \"cells\": %lld, "
@@ -119,33 +119,54 @@ static void print_json(const cli *c, const kvt_table *cells, const kvt_replay_co
     printf("}}\n");
 }
 
-static kvt_code print_results(cli *c, const replay_options *o, const kvt_results *results,
-                              const kvt_replay_counts *counts, kvt_code outcome, kvt_err *err)
+static void print_left_out(const kvt_replay_counts *counts)
 {
-    kvt_code code = KVT_OK;
-    if (c->json) {
+    if (counts->left_out[0])
+        printf("left out  without a probe of their kind in these traces (kvt capture "
+               "--probe): %s\n",
+               counts->left_out);
+    if (counts->no_file[0])
+        printf("left out  without the file that they read (--weights FILE, see kvt train "
+               "list; scores:file=FILE): %s\n",
+               counts->no_file);
+    if (counts->no_trace[0])
+        printf("left out  not replayable from any trace: %s\n", counts->no_trace);
+}
+
+/* The table and, where they were asked for, the costs below it. */
+static kvt_code print_tables(cli *c, const kvt_results *results, const cost_request *costs,
+                             const kvt_replay_counts *counts, kvt_err *err)
+{
+    static const cli_cost_view view = {.profile = KVT_PROFILE_FUSED, .brief = true};
+    if (cli_replay_table(c, results, err))
+        return err->code;
+    print_left_out(counts);
+    if (!costs)
+        return KVT_OK;
+    printf("\n");
+    return cli_cost_table(c, &costs->table, &view, err);
+}
+
+static kvt_code print_results(cli *c, const replay_options *o, const kvt_results *results,
+                              cost_request *costs, const kvt_replay_counts *counts,
+                              kvt_code outcome, kvt_err *err)
+{
+    kvt_code code = costs ? cost_of_replay(c, costs, results, err) : KVT_OK;
+    if (code == KVT_OK && c->json) {
         kvt_report *cells;
         code = kvt_report_make(&cells, "cells", results, NULL, &c->ctx, err);
         if (code != KVT_OK)
             return code;
-        print_json(c, kvt_report_table(cells), counts, kvt_code_name(outcome));
+        print_json(c, kvt_report_table(cells), costs, counts, kvt_code_name(outcome));
         kvt_report_free(cells);
-    } else {
-        code = cli_replay_table(c, results, err);
-        if (code == KVT_OK && counts->left_out[0])
-            printf("left out  without a probe of their kind in these traces (kvt capture "
-                   "--probe): %s\n",
-                   counts->left_out);
-        if (code == KVT_OK && counts->no_file[0])
-            printf("left out  without the file that they read (--weights FILE, see kvt train "
-                   "list; scores:file=FILE): %s\n",
-                   counts->no_file);
-        if (code == KVT_OK && counts->no_trace[0])
-            printf("left out  not replayable from any trace: %s\n", counts->no_trace);
+    } else if (code == KVT_OK) {
+        code = print_tables(c, results, costs, counts, err);
     }
     if (code == KVT_OK && o->csv != NULL)
         code = cli_write_csv(c, results, &(cli_csv_request){.dir = o->csv, .tables = o->tables},
                              err);
+    if (code == KVT_OK && o->csv != NULL && costs != NULL && strcmp(o->csv, "-") != 0)
+        code = cli_cost_csv(c, &costs->table, o->csv, err);
     if (fflush(stdout) != 0 && code == KVT_OK)
         code = kvt_fail(err, KVT_IO, "standard output could not be written");
     if (code == KVT_OK)
@@ -153,6 +174,16 @@ static kvt_code print_results(cli *c, const replay_options *o, const kvt_results
                  (long long)counts->computed, (long long)counts->reused,
                  (long long)counts->skipped, (long long)counts->failed);
     return code;
+}
+
+/* What predictions need is read before the replay takes its time. NULL: none were asked for. */
+static kvt_code open_costs(cli *c, cost_request **out, const replay_options *o, kvt_err *err)
+{
+    *out = NULL;
+    if (!o->geometry && !o->machine)
+        return KVT_OK;
+    return cost_open(out, err) ? err->code
+                               : cost_read_models(c, *out, o->geometry, NULL, o->machine, err);
 }
 
 static kvt_code print_plan(cli *c, const kvt_replay_spec *spec, kvt_err *err)
@@ -180,13 +211,13 @@ static kvt_code run(cli *c, const void *options_, int n_arg, char **arg, kvt_err
 {
     const replay_options *o = options_;
     buf policies, budgets, metrics;
-    kvt_code code = join(&policies, &o->policy, err);
+    kvt_code code = cli_join(&policies, &o->policy, err);
     buf_init(&budgets, 1);
     buf_init(&metrics, 1);
     if (code == KVT_OK)
-        code = join(&budgets, &o->budget, err);
+        code = cli_join(&budgets, &o->budget, err);
     if (code == KVT_OK)
-        code = join(&metrics, &o->metric, err);
+        code = cli_join(&metrics, &o->metric, err);
     kvt_replay_spec spec = {
         .trace = (const char *const *)arg,
         .n_trace = n_arg,
@@ -213,6 +244,7 @@ static kvt_code run(cli *c, const void *options_, int n_arg, char **arg, kvt_err
     };
     kvt_results *results = NULL;
     kvt_replay_counts counts = {0};
+    cost_request *costs = NULL;
     if (code == KVT_OK && o->tables != NULL && o->csv == NULL)
         code = kvt_fail(err, KVT_USAGE, "--table needs --csv DIR");
     if (code == KVT_OK)
@@ -221,6 +253,8 @@ static kvt_code run(cli *c, const void *options_, int n_arg, char **arg, kvt_err
         code = kvt_rule_parse(&spec.rule, o->rule, err);
     if (code == KVT_OK)
         code = parse_shard(&spec, o->shard, err);
+    if (code == KVT_OK)
+        code = open_costs(c, &costs, o, err);
     if (code == KVT_OK && o->plan) {
         code = print_plan(c, &spec, err);
         goto out;
@@ -234,7 +268,7 @@ static kvt_code run(cli *c, const void *options_, int n_arg, char **arg, kvt_err
         /* What was computed is shown; the outcome of the replay stays the outcome of the verb.
          */
         kvt_err print_err;
-        kvt_code printed = print_results(c, o, results, &counts, code, &print_err);
+        kvt_code printed = print_results(c, o, results, costs, &counts, code, &print_err);
         if (code == KVT_OK && printed != KVT_OK) {
             *err = print_err;
             code = printed;
@@ -242,6 +276,7 @@ static kvt_code run(cli *c, const void *options_, int n_arg, char **arg, kvt_err
     }
 
 out:
+    cost_close(costs);
     kvt_results_free(results);
     buf_fini(&policies);
     buf_fini(&budgets);
@@ -278,14 +313,19 @@ const cli_command cli_command_replay = {
         "With --fair tokens every policy may hold as many slots of a lane. With --fair bytes "
         "it may hold as many bytes as those slots take in the model's own cache: sets for "
         "each query head (laq), and state that a policy keeps beside its slots, are paid "
-        "for with slots.",
+        "for with slots.\n\n"
+        "With --geometry or --machine each cell is priced: the slots that it kept, on that "
+        "model and machine (kvt cost).",
     .options = options,
     .options_size = sizeof(replay_options),
-    .examples = {"kvt replay a.h5 -p snapkv,h2o,tova,streaming,pyramidkv -b 64,128,10%,25%,50%",
-                 "kvt replay traces/*.h5 -p all -b 5%..50%x2 --csv tables --json",
-                 "kvt replay a.h5 -p snapkv,snapkv:compat=kvpress -b 10%",
-                 "kvt replay held/*.h5 -p snapkv,lookaheadkv,lookahead-oracle,kvpop-mlp "
-                 "--weights kvpop.h5 -b 10%"},
+    .examples =
+        {"kvt replay a.h5 -p snapkv,h2o,tova,streaming,pyramidkv -b 64,128,10%,25%,50%",
+         "kvt replay traces/*.h5 -p all -b 5%..50%x2 --csv tables --json",
+         "kvt replay a.h5 -p snapkv,snapkv:compat=kvpress -b 10%",
+         "kvt replay held/*.h5 -p snapkv,lookaheadkv,lookahead-oracle,kvpop-mlp "
+         "--weights kvpop.h5 -b 10%",
+         "kvt replay traces/*.h5 -b 10% --geometry llama-3.1-8b --machine rtx-4090 --csv "
+         "tables"},
     .min_args = 1,
     .max_args = -1,
     .complete = "trace",

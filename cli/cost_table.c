@@ -1,2 +1,282 @@
-/* cost_table.c - what a person reads of costs. */
-#include "cli/cli.h"
+/* cost_table.c - see cost_table.h. */
+#include "cli/cost_table.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/cost_columns.h"
+#include "cli/cost_lines.h"
+#include "cli/replay_table.h"
+#include "kvt/arena.h"
+
+enum { LABEL = 256, COLUMNS = 10 };
+
+/* ---- tables --------------------------------------------------------------------------------
+ */
+
+/* The policy, then these columns (NULL-ended). */
+static kvt_code print_columns(cli *c, const cost_block *b, const cost_view *v,
+                              const cost_column *const *shown, kvt_err *err)
+{
+    const char *names[COLUMNS + 2] = {"POLICY"};
+    cli_align align[COLUMNS + 2] = {CLI_LEFT};
+    for (int i = 0; shown[i]; i++)
+        names[i + 1] = shown[i]->name, align[i + 1] = shown[i]->align;
+    cli_table *t = cli_table_new(c, names, align);
+    kvt_code code = t ? KVT_OK : kvt_fail_memory(err, sizeof names);
+    for (int64_t k = 0; k < b->n && !code; k++) {
+        const cost_line *l = &b->line[k];
+        char label[LABEL], text[COLUMNS][COST_CELL];
+        const char *cell[COLUMNS + 2] = {cost_label(label, sizeof label, b, l->row)};
+        if (l->n == 0) /* not under this profile */
+            continue;
+        for (int i = 0; shown[i]; i++)
+            cell[i + 1] = shown[i]->cell(text[i], l, v, b);
+        code = cli_table_row(t, cell, err);
+    }
+    if (!code)
+        code = cli_table_print(t, stdout, err);
+    cli_table_free(t);
+    return code;
+}
+
+static kvt_code print_time(cli *c, const cost_block *b, const cost_view *v, kvt_err *err)
+{
+    const cost_column *shown[COLUMNS + 1] = {&cost_column_budget, &cost_column_fused,
+                                             &cost_column_published};
+    int n = 3;
+    if (v->reference)
+        shown[n++] = &cost_column_ratio;
+    shown[n++] = &cost_column_ttft;
+    shown[n++] = &cost_column_tpot;
+    shown[n++] = v->asked->brief ? &cost_column_peak : &cost_column_bound;
+    if (v->varied)
+        shown[n++] = &cost_column_mark;
+    return print_columns(c, b, v, shown, err);
+}
+
+static kvt_code print_memory(cli *c, const cost_block *b, const cost_view *v, kvt_err *err)
+{
+    const cost_column *shown[COLUMNS + 1] = {&cost_column_budget, &cost_column_peak,
+                                             &cost_column_steady, &cost_column_kv,
+                                             &cost_column_fits,   &cost_column_phase};
+    printf("\n");
+    return print_columns(c, b, v, shown, err);
+}
+
+/* ---- blocks --------------------------------------------------------------------------------
+ */
+
+static void print_heading(const cost_block *b, const cost_view *v)
+{
+    const kvt_cost_row *r = b->row;
+    printf("%s on %s: ", r->geometry, r->machine);
+    if (b->least_prompt == b->most_prompt)
+        printf("%lld tokens", (long long)b->most_prompt);
+    else
+        printf("%lld to %lld tokens", (long long)b->least_prompt, (long long)b->most_prompt);
+    if (b->n_trace > 1)
+        printf(" (%lld traces, means)", (long long)b->n_trace);
+    printf(", response %lld, batch %lld; times %s\n", (long long)r->response_tokens,
+           (long long)r->batch, v->profile);
+}
+
+static void print_band(const char *name, const kvt_band *b, const char *behind)
+{
+    if (isnan(b->lo) || isnan(b->hi))
+        printf("%s ?%s", name, behind);
+    else
+        printf("%s -%.0f +%.0f %%%s", name, 100 * b->lo, 100 * b->hi, behind);
+}
+
+static void print_bands(const cost_block *b)
+{
+    printf("BAND     ");
+    print_band("ttft", &b->ttft, ", ");
+    print_band("eviction", &b->evict, ", ");
+    print_band("tpot", &b->tpot, ", ");
+    print_band("memory", &b->memory, ": the widest of these rows\n");
+}
+
+static kvt_code print_block(cli *c, const cost_block *b, const cost_view *v, kvt_err *err)
+{
+    print_heading(b, v);
+    if (print_time(c, b, v, err) || (!v->asked->brief && print_memory(c, b, v, err)))
+        return err->code;
+    print_bands(b);
+    printf("\n");
+    return KVT_OK;
+}
+
+/* ---- legend --------------------------------------------------------------------------------
+ */
+
+static void find_marks(cost_view *v, const cost_lines *lines)
+{
+    unsigned any = 0, all = ~0u;
+    for (int64_t i = 0; i < lines->n; i++)
+        for (int64_t k = 0; k < lines->block[i].n; k++) {
+            const cost_line *l = &lines->block[i].line[k];
+            if (strcmp(l->row->policy, "full") == 0)
+                continue;
+            any |= l->marks;
+            all &= l->marks;
+        }
+    v->shared = any & all;
+    v->varied = any & ~all;
+}
+
+static void print_marks(const cost_view *v)
+{
+    static const char *const text[] = {
+#define X(id, letter, text) text,
+        COST_MARKS(X)
+#undef X
+    };
+    for (int i = 0; i < COST_MARKS_N; i++) {
+        if (v->varied >> i & 1)
+            printf("MARK %c   %s.\n", cost_mark_letter(i), text[i]);
+        if (v->shared >> i & 1)
+            printf("NOTE     all rows: %s.\n", text[i]);
+    }
+}
+
+static void print_legend(const cost_view *v)
+{
+    printf("FUSED, PUBLISHED  the eviction at the prompt's end, ms and share of the dense "
+           "prefill (full): every\n         policy implemented equally well; at the cost of "
+           "its published implementation.\n");
+    if (v->reference)
+        printf("RATIO    of that under %s to %s's at the same budget.\n", v->profile,
+               v->reference);
+    printf("TTFT     to the first token, eviction included; TPOT mean over the response%s.\n",
+           v->asked->brief ? "; PEAK memory" : "");
+    if (v->asked->brief)
+        return;
+    printf("BOUND    what prefill, eviction and a decode step wait for: c math, m memory, h "
+           "host.\n");
+    printf("FITS     the most requests together, or GiB that are missing; memory in GiB.\n");
+}
+
+/* "laq: 8 fused, 32 as-published, by the model itself", once a policy. */
+static void print_draft(const cost_block *b, const cost_line *l, int *said)
+{
+    char label[LABEL];
+    const kvt_cost_row *r = l->row;
+    bool itself = strcmp(r->draft_geometry, r->geometry) == 0;
+    printf("%s%s ", (*said)++ ? "; " : "DRAFTS   ", cost_label(label, sizeof label, b, r));
+    if (l->n_of[0] && l->n_of[1] && l->draft_of[0] != l->draft_of[1])
+        printf("%lld fused, %lld published", (long long)l->draft_of[0],
+               (long long)l->draft_of[1]);
+    else
+        printf("%lld", (long long)r->draft_tokens);
+    printf(" by %s", itself ? "the model itself" : r->draft_geometry);
+}
+
+static void print_drafts(const cost_lines *lines)
+{
+    int said = 0;
+    for (int64_t i = 0; i < lines->n && i < 1; i++) {
+        const cost_block *b = &lines->block[i];
+        for (int64_t k = 0; k < b->n; k++) {
+            const cost_line *l = &b->line[k];
+            bool first = true;
+            for (int64_t j = 0; j < k && first; j++)
+                first = strcmp(b->line[j].row->policy, l->row->policy) != 0 ||
+                        strcmp(b->line[j].row->policy_params, l->row->policy_params) != 0;
+            if (first && l->row->draft_geometry[0])
+                print_draft(b, l, &said);
+        }
+    }
+    if (said)
+        printf(".\n");
+}
+
+/* ---- what was skipped ----------------------------------------------------------------------
+ */
+
+typedef struct reason {
+    const kvt_cost_row *row;
+    int64_t n;
+    bool varied;
+} reason;
+
+static kvt_code print_skipped(const kvt_cost_table *t, kvt_err *err)
+{
+    int64_t n = 0, n_reason = 0;
+    for (int64_t i = 0; i < t->n; i++)
+        n += strcmp(t->row[i].status, "ok") != 0;
+    reason *at = kvt_alloc(n, sizeof *at);
+    if (!at)
+        return kvt_fail_memory(err, (size_t)n * sizeof *at);
+    for (int64_t i = 0; i < t->n; i++) {
+        const kvt_cost_row *r = &t->row[i];
+        int64_t k = 0;
+        if (strcmp(r->status, "ok") == 0)
+            continue;
+        while (k < n_reason && (strcmp(at[k].row->policy, r->policy) != 0 ||
+                                !cli_same_words(at[k].row->error, r->error)))
+            k++;
+        if (k == n_reason)
+            at[n_reason++].row = r;
+        at[k].varied |= strcmp(at[k].row->error, r->error) != 0;
+        at[k].n++;
+    }
+    for (int64_t k = 0; k < n_reason; k++)
+        printf("skipped  %s (%lld %s%s)\n", at[k].row->error, (long long)at[k].n,
+               at[k].n == 1 ? "row" : "rows", at[k].varied ? ", some with other numbers" : "");
+    kvt_free(at);
+    return KVT_OK;
+}
+
+/* ---- all of it -----------------------------------------------------------------------------
+ */
+
+kvt_code cli_cost_table(cli *c, const kvt_cost_table *t, const cli_cost_view *asked,
+                        kvt_err *err)
+{
+    cost_view v = {.asked = asked,
+                   .profile = kvt_cost_profile_name(asked->profile),
+                   .reference = asked->reference};
+    cost_lines lines;
+    kvt_code code = cost_lines_make(&lines, t, v.profile, err);
+    if (code)
+        return code;
+    find_marks(&v, &lines);
+    for (int64_t i = 0; i < lines.n && !code; i++)
+        code = print_block(c, &lines.block[i], &v, err);
+    if (!code) {
+        print_legend(&v);
+        print_marks(&v);
+        print_drafts(&lines);
+        code = print_skipped(t, err);
+    }
+    cost_lines_free(&lines);
+    return code;
+}
+
+kvt_code cli_cost_csv(cli *c, const kvt_cost_table *t, const char *dir, kvt_err *err)
+{
+    char path[1024] = "-";
+    const kvt_table table = kvt_cost_table_of(t);
+    bool to_stdout = strcmp(dir, "-") == 0;
+    const kvt_csv_options options = {.metadata = !to_stdout, .command = c->command_line};
+    if (!to_stdout &&
+        (file_mkdirs(dir, err) || file_join(path, sizeof path, dir, "cost.csv", err)))
+        return err->code;
+    if (kvt_table_csv(&table, path, &options, err))
+        return kvt_within(err, "table cost");
+    if (!to_stdout)
+        cli_note(c, "wrote %s", path);
+    return KVT_OK;
+}
+
+void cli_cost_json(const kvt_cost_table *t)
+{
+    const kvt_table table = kvt_cost_table_of(t);
+    printf("{\"schema\": \"kvt-cost-1\",\n \"rows\": ");
+    cli_json_rows(stdout, &table);
+    printf("}\n");
+}

@@ -192,9 +192,7 @@ static const char *skip_numbers(const char *at)
     return at;
 }
 
-/* Whether two reasons differ in numbers only, and before what differs from trace to trace
- * ("..., got 22"). */
-static bool same_words(const char *a, const char *b)
+bool cli_same_words(const char *a, const char *b)
 {
     for (;;) {
         a = skip_numbers(a);
@@ -211,7 +209,7 @@ static bool same_reason(const kvt_cell *a, const kvt_cell *b)
 {
     return strcmp(a->policy, b->policy) == 0 &&
            strcmp(a->policy_params, b->policy_params) == 0 &&
-           strcmp(a->status, b->status) == 0 && same_words(a->error, b->error);
+           strcmp(a->status, b->status) == 0 && cli_same_words(a->error, b->error);
 }
 
 /* A reason, and how many cells have it. */

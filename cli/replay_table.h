@@ -9,6 +9,10 @@
 
 KVT_CHECKED kvt_code cli_replay_table(cli *c, const kvt_results *results, kvt_err *err);
 
+/* Whether two reasons differ in numbers only, and before what differs from trace to trace
+ * ("..., got 22"). */
+bool cli_same_words(const char *a, const char *b);
+
 /* Writes each named table ("cells,lanes"; NULL: cells, curve, audit) as dir/NAME.csv with its
  * metadata. `run_id` narrows the long tables; NULL: all. */
 typedef struct cli_csv_request {

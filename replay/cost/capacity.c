@@ -1,2 +1,88 @@
-/* capacity.c - what fits. */
-#include "replay/cost/cost_priv.h"
+/* capacity.c - how many requests, and how long a prompt, fit into the machine's memory.
+ *
+ * Both are the largest whole number whose peak fits: of requests, at the case's lengths; of
+ * tokens of the prompt, with the share of it that the case keeps. Peaks are nearly straight
+ * lines in both (rounding of allocations, windows and whole attention rows bend them), so that
+ * a line through two points finds the number in a few tries. */
+#include "replay/cost/memory_priv.h"
+
+#include <math.h>
+
+static const double MOST = 1099511627776.0; /* 2^40: nothing limits it */
+enum { STRAIGHT = 12, TRIES = 96 };
+
+static void see_most(void *user, kvt_memory_phase phase, int layer, const kvt_memory_cost *row)
+{
+    double *most = user;
+    (void)phase, (void)layer;
+    if (!(row->total <= *most))
+        *most = row->total;
+}
+
+static double peak(const kvt_cost_case *c, double n, double batch)
+{
+    memory_case x;
+    double most = 0;
+    memory_case_of(&x, c, n, batch);
+    memory_walk(&x, see_most, &most);
+    return most;
+}
+
+typedef struct search {
+    const kvt_cost_case *c;
+    bool of_batch;
+    double fits, fails; /* what is known: the peak fits at `fits`, not at `fails` */
+} search;
+
+static double peak_at(const search *s, double at)
+{
+    const kvt_cost_case *c = s->c;
+    return s->of_batch ? peak(c, (double)c->n_prompt, at)
+                       : peak(c, at, (double)cost_batch(c->setting));
+}
+
+/* From two points of the line, `at` the later one. */
+static int64_t find(search *s, double from, double low, double at, double value)
+{
+    double all = s->c->constants->machine.mem_bytes;
+    for (int i = 0; s->fails - s->fits > 1 && i < TRIES; i++) {
+        double slope = (value - low) / (at - from), next = floor(at + (all - value) / slope);
+        if (i >= STRAIGHT || !(slope > 0))
+            next = floor((s->fits + s->fails) / 2);
+        next = fmin(fmax(next, s->fits + 1), s->fails - 1);
+        from = at, low = value;
+        at = next, value = peak_at(s, at);
+        if (value <= all)
+            s->fits = at;
+        else
+            s->fails = at;
+    }
+    return (int64_t)s->fits;
+}
+
+/* `fixed` is there without any request, `value` at the case's own number. */
+static int64_t most_that_fits(const kvt_cost_case *c, bool of_batch, double own, double fixed,
+                              double value)
+{
+    search s = {.c = c, .of_batch = of_batch, .fails = MOST};
+    if (value <= c->constants->machine.mem_bytes)
+        s.fits = own;
+    else
+        s.fails = own;
+    return find(&s, 0, fixed, own, value);
+}
+
+void cost_capacity(kvt_cost *out, const kvt_cost_case *c)
+{
+    double value = out->peak.total;
+    out->max_batch = out->max_context = -1;
+    if (!(c->constants->machine.mem_bytes > 0) || isnan(value))
+        return;
+    double fixed = out->peak.weights + out->peak.adapter + out->peak.draft + out->peak.runtime;
+    out->max_batch = most_that_fits(c, true, (double)cost_batch(c->setting), fixed, value);
+    if (c->n_prompt > 0)
+        out->max_context = most_that_fits(c, false, (double)c->n_prompt, fixed, value);
+    else
+        out->max_context =
+            most_that_fits(c, false, 1, fixed, peak(c, 1, (double)cost_batch(c->setting)));
+}

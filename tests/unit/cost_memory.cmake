@@ -1,1 +1,4 @@
 # Tests of the cost model: memory.
+kvt_test(test_cost_load LABEL unit MODULES replay
+  SOURCES test_cost_load.c ../runs.c ../synth.c)
+kvt_test(test_cost_memory LABEL unit MODULES replay SOURCES test_cost_memory.c)

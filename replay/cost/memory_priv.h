@@ -1,0 +1,44 @@
+/* memory_priv.h - the timeline of memory, walked phase by phase (memory_walk.c), for what looks
+ * at each of them (memory.c) or for the peak alone (capacity.c). */
+#ifndef REPLAY_COST_MEMORY_PRIV_H
+#define REPLAY_COST_MEMORY_PRIV_H
+
+#include "replay/cost/cost_priv.h"
+
+/* A case with what is the same in all phases, in bytes of one device. */
+typedef struct memory_case {
+    const kvt_cost_case *c;
+    const kvt_cost_geometry *g;
+    const kvt_cost_load *load;
+    const kvt_cost_work *work;
+    const kvt_machine *m;
+    load_shape shape;
+    double batch;
+    double n;     /* tokens of the prompt */
+    double scale; /* of what the case's load keeps: n over the case's length */
+    double pass;  /* tokens of the pass: with what runs behind the prompt */
+    double alive; /* of them at a time: a chunk's */
+    double last;  /* tokens of the last chunk; 0: the prompt is whole */
+    bool evicts;  /* slots are dropped at the end of the prompt */
+    bool copies;  /* and what stays is moved together */
+    double slot;  /* keys and values of a slot, of all requests */
+    double state_slot, state_lane;
+    double token_attention, token_ffn; /* activations of a token */
+    double score;                      /* scratch of the scoring of one layer */
+    double queries;                    /* saved ones of a draft on the model itself */
+    double growth;                     /* slots that a lane grows by while decoding, at most */
+    kvt_memory_cost base;              /* weights, adapter, draft, runtime */
+    double draft_kv;
+} memory_case;
+
+/* `n` tokens and `batch` requests instead of the case's; what the load keeps is scaled. */
+void memory_case_of(memory_case *out, const kvt_cost_case *c, double n, double batch);
+
+typedef void memory_see(void *user, kvt_memory_phase phase, int layer,
+                        const kvt_memory_cost *row);
+/* Every phase in order of time; rows have their totals. */
+void memory_walk(const memory_case *x, memory_see *see, void *user);
+/* The last decode step, or what is left of the prompt where none is decoded. */
+void memory_steady(kvt_memory_cost *out, const memory_case *x);
+
+#endif

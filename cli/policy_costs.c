@@ -118,8 +118,11 @@ static void add_score(clauses *c, const kvt_cost_work *w)
                             : "nothing is scored");
         break;
     case KVT_SCORE_ROWS:
-        add(c, "%lld row%s of attention score%s", (long long)w->rows, w->rows == 1 ? "" : "s",
-            w->rows == 1 ? "s" : "");
+        if (w->rows < 1)
+            add(c, "no row of the prompt scores");
+        else
+            add(c, "%lld row%s of attention score%s", (long long)w->rows,
+                w->rows == 1 ? "" : "s", w->rows == 1 ? "s" : "");
         break;
     case KVT_SCORE_COLUMNS:
         add(c, "%s",

@@ -51,7 +51,9 @@ static int64_t rows(const kvt_cost_work *out, const kvt_use *u, const kvt_work *
         return kvt_min(w->rows, n_prompt);
     /* A draft of another model runs through this one as extra tokens: the same rows. */
     n += kvt_max(w->extra_tokens, w->draft_tokens);
-    return kvt_max(n, 1);
+    /* The first row of the response, where that is what it looks at; none, where sums start at
+     * zero behind the prompt (Keyformer). */
+    return u->traits.needs & KVT_NEED_FUTURE ? kvt_max(n, 1) : n;
 }
 
 /* Whether something is ranked. Positions alone (a ring), and a bit that the model itself sets

@@ -98,11 +98,13 @@ static void scores_are_sane(const kvt_use *u, const kvt_cost_work *w, int64_t n_
                             int64_t budget)
 {
     const char *name = u->policy->name;
+    unsigned own = u->base ? u->base->policy->traits.phases : u->policy->traits.phases;
     bool oracle = listed(name, bounds) || (u->base && listed(u->base->policy->name, bounds)) ||
                   strcmp(u->share->name, "oracle-budget") == 0;
     LAW(w->is_bound == oracle);
     LAW(!w->is_bound || (w->score == KVT_SCORE_NONE && w->rows == 0 && w->decode_rows == 0));
-    LAW(w->score != KVT_SCORE_ROWS || w->rows > 0);
+    /* No row of the prompt: only where rows of the response make the scores. */
+    LAW(w->score != KVT_SCORE_ROWS || w->rows > 0 || (own & KVT_DECODE));
     LAW(w->score != KVT_SCORE_NETWORK || w->network_params > 0);
     LAW(w->score != KVT_SCORE_NONE || (w->network_flops == 0 && !w->reads_values));
     LAW(w->network_flops >= 2 * w->network_params);

@@ -120,6 +120,12 @@ static const struct expected {
      .decode_rows = 8 + (B + 128) / 4, .k_passes = 1, .state_lane = 4 * 8 * 128 * 2,
      .selects = true},
     {"random", LAYER, KVT_SCORE_NONE, .k_passes = 1, .selects = true},
+    /* Sums start at zero behind the prompt; noise makes the softmax its own. */
+    {"keyformer", LAYER, KVT_SCORE_ROWS, .every = 1, .decode_rows = 1, .k_passes = 1,
+     .state_slot = 4, .moves = 8, .selects = true, .in_place = true, .whole = true},
+    /* The last prompt row, or the first of the response. */
+    {"simlayerkv:compat=official", AFTER, KVT_SCORE_ROWS, .rows = 1, .k_passes = 1,
+     .selects = true},
     /* Bounded decode variants: again every k steps, by the window's rows. */
     {"snapkv:every=64", LAYER, KVT_SCORE_ROWS, .rows = 32, .every = 64, .decode_rows = 32,
      .k_passes = 1, .selects = true},

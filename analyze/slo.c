@@ -215,8 +215,9 @@ void slo_judge(kvt_selection_row *row, const kvt_slo *slo)
         else if (isinf(over))
             snprintf(text, sizeof text, "%s %s", slo_limits[i].name, value);
         else
-            snprintf(text, sizeof text, "%s %s, %.2g %% over", slo_limits[i].name, value,
-                     100 * over);
+            snprintf(text, sizeof text,
+                     over >= 0.1 ? "%s %s, %.0f %% over" : "%s %s, %.2g %% over",
+                     slo_limits[i].name, value, 100 * over);
         add_missed(row, text);
     }
 }

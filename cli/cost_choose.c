@@ -1,4 +1,4 @@
-/* cost_choose.c - kvt cost --slo, --front: limits, the winner and the front. */
+/* cost_choose.c - kvt cost --slo, --axis: limits, the winner and the front. */
 #include "cli/cost_choose.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* cost_choose.h - kvt cost --slo, --front: which policy and budget to take. */
+/* cost_choose.h - kvt cost --slo, --axis: which policy and budget to take. */
 #ifndef CLI_COST_CHOOSE_H
 #define CLI_COST_CHOOSE_H
 

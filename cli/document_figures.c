@@ -9,19 +9,22 @@
 #include "kvt/arena.h"
 #include "kvt/cost.h"
 
-/* "12,345.678" with enough digits; "-": not known. */
+/* Four digits, or all in front of the point; "-": not known. */
 static const char *number(char *out, size_t n, double x)
 {
-    if (isnan(x))
-        snprintf(out, n, "-");
-    else if (fabs(x) >= 1000 || x == floor(x))
-        snprintf(out, n, "%.0f", x);
-    else if (fabs(x) >= 100)
-        snprintf(out, n, "%.1f", x);
-    else if (fabs(x) >= 0.1)
-        snprintf(out, n, "%.3g", x);
-    else
-        snprintf(out, n, "%.2g", x);
+    int digits = 3;
+    for (double size = fabs(x); size >= 10 && digits > 0; size /= 10)
+        digits--;
+    for (double size = fabs(x); size > 0 && size < 1 && digits < 8; size *= 10)
+        digits++;
+    snprintf(out, n, isnan(x) ? "-" : "%.*f", digits, x);
+    return out;
+}
+
+/* As it was printed. */
+static const char *printed(char *out, size_t n, double x)
+{
+    snprintf(out, n, "%.5g", x);
     return out;
 }
 
@@ -69,7 +72,10 @@ static int end_of(const figures *f, int first)
 
 static const char *percent(char *out, size_t n, double x)
 {
-    snprintf(out, n, "%+.*f %%", fabs(x) < 0.0995 ? 2 : 1, 100 * x);
+    if (fabs(x) < 5e-5)
+        snprintf(out, n, "0.00 %%");
+    else
+        snprintf(out, n, "%+.*f %%", fabs(x) < 0.0995 ? 2 : 1, 100 * x);
     return out;
 }
 
@@ -77,6 +83,8 @@ static const char *percent(char *out, size_t n, double x)
 static const char *fitted(const figures *f, int first, int end)
 {
     int held = 0;
+    if (is_second(&f->at[first]))
+        return "-";
     for (int i = first; i < end; i++)
         held += f->at[i].held_out;
     return held == 0 ? "yes" : held == end - first ? "no" : "some";
@@ -139,12 +147,12 @@ static void put_table(FILE *out, const figures *f, int first, int end)
     for (int i = first; i < end; i++) {
         const kvt_figure *r = &f->at[i];
         char a[32], b[32], d[32], least[32], most[32], bounds[80];
-        number(least, sizeof least, r->least);
-        number(most, sizeof most, r->most);
+        printed(least, sizeof least, r->least);
+        printed(most, sizeof most, r->most);
         snprintf(bounds, sizeof bounds, r->least == r->most ? "exact" : "%s to %s", least,
                  most);
         document_row(out,
-                     (const char *const[]){r->what, number(a, sizeof a, r->published),
+                     (const char *const[]){r->what, printed(a, sizeof a, r->published),
                                            number(b, sizeof b, r->predicted),
                                            percent(d, sizeof d, difference(r)), bounds,
                                            r->held_out ? "no" : "yes", r->source},
@@ -192,9 +200,9 @@ static const struct {
 enum { N_ENTRY = sizeof entries / sizeof entries[0], LOOKAHEAD = 3, LAQ_8 = 5, LAQ_32 = 6 };
 static const double measured_prefill[N_LENGTH] = {130, 291, 658, 1760};
 
-/* Llama-3.1-8B on an H100; false: a name is not known. */
-static bool predict(kvt_cost *out, const char *policy, kvt_cost_profile profile,
-                    int64_t draft_tokens, int64_t n)
+/* Llama-3.1-8B on an H100; false: a name is not known. is_default: nothing was measured. */
+static bool predict(kvt_cost *out, bool *is_default, const char *policy,
+                    kvt_cost_profile profile, int64_t draft_tokens, int64_t n)
 {
     kvt_cost_geometry g, draft;
     kvt_machine m;
@@ -213,6 +221,7 @@ static bool predict(kvt_cost *out, const char *policy, kvt_cost_profile profile,
     kvt_cost_constants(&constants, &m, profile, use->policy->name);
     if (draft_tokens > 0)
         constants.draft_tokens = draft_tokens;
+    *is_default = constants.is_default;
     kvt_use_free(use);
     kvt_cost_predict(out, &(kvt_cost_case){.geometry = &g,
                                            .draft = &draft,
@@ -225,31 +234,38 @@ static bool predict(kvt_cost *out, const char *policy, kvt_cost_profile profile,
     return true;
 }
 
-/* "38.0 (2.2 %)" */
+/* "38.04 (2.2 %)" */
 static const char *share(char *out, size_t n, double ms, double prefill_ms)
 {
-    char a[32], b[32];
+    char a[32];
+    double percent = 100 * ms / prefill_ms;
     if (!(ms > 0))
         snprintf(out, n, "-");
     else
-        snprintf(out, n, "%s (%s %%)", number(a, sizeof a, ms),
-                 number(b, sizeof b, 100 * ms / prefill_ms));
+        snprintf(out, n, "%s (%.*f %%)", number(a, sizeof a, ms),
+                 percent < 1    ? 2
+                 : percent < 10 ? 1
+                                : 0,
+                 percent);
     return out;
 }
 
 static void put_entry(FILE *out, int e, int at)
 {
     kvt_cost fused, published;
-    char text[64], a[64], b[96], c[64];
-    if (!predict(&fused, entries[e].policy, KVT_PROFILE_FUSED, entries[e].draft_tokens,
-                 lengths[at]) ||
-        !predict(&published, entries[e].policy, KVT_PROFILE_AS_PUBLISHED, 0, lengths[at]))
+    char text[32], a[64], b[96], c[64];
+    bool is_default;
+    if (!predict(&fused, &is_default, entries[e].policy, KVT_PROFILE_FUSED,
+                 entries[e].draft_tokens, lengths[at]) ||
+        !predict(&published, &is_default, entries[e].policy, KVT_PROFILE_AS_PUBLISHED, 0,
+                 lengths[at]))
         return;
     snprintf(text, sizeof text, "%" PRId64, lengths[at]);
     share(a, sizeof a, 1e3 * fused.evict.total, 1e3 * fused.prefill.total);
-    snprintf(b, sizeof b, "-");
-    if (entries[e].as_published)
-        share(b, sizeof b, 1e3 * published.evict.total, 1e3 * published.prefill.total);
+    share(b, sizeof b, entries[e].as_published ? 1e3 * published.evict.total : 0,
+          1e3 * published.prefill.total);
+    if (entries[e].as_published && is_default)
+        snprintf(b + strlen(b), sizeof b - strlen(b), ", default");
     if (entries[e].as_published && published.short_bytes > 0)
         snprintf(b + strlen(b), sizeof b - strlen(b), ", does not fit");
     document_row(out,
@@ -262,24 +278,26 @@ static void put_entry(FILE *out, int e, int at)
 static void put_prefill(FILE *out, int at)
 {
     kvt_cost fused, published;
-    char text[64], a[32], b[32], c[32];
-    if (!predict(&fused, "full", KVT_PROFILE_FUSED, 0, lengths[at]) ||
-        !predict(&published, "full", KVT_PROFILE_AS_PUBLISHED, 0, lengths[at]))
+    char text[32], a[32], b[32], c[32];
+    bool is_default;
+    if (!predict(&fused, &is_default, "full", KVT_PROFILE_FUSED, 0, lengths[at]) ||
+        !predict(&published, &is_default, "full", KVT_PROFILE_AS_PUBLISHED, 0, lengths[at]))
         return;
     snprintf(text, sizeof text, "%" PRId64, lengths[at]);
     document_row(out,
                  (const char *const[]){text, "dense prefill",
                                        number(a, sizeof a, 1e3 * fused.prefill.total),
                                        number(b, sizeof b, 1e3 * published.prefill.total),
-                                       number(c, sizeof c, measured_prefill[at])},
+                                       printed(c, sizeof c, measured_prefill[at])},
                  5);
 }
 
 static double times(kvt_cost_profile profile, int laq, int at)
 {
     kvt_cost look, drafts;
-    if (!predict(&look, "lookaheadkv", profile, 0, lengths[at]) ||
-        !predict(&drafts, "laq", profile, entries[laq].draft_tokens, lengths[at]))
+    bool is_default;
+    if (!predict(&look, &is_default, "lookaheadkv", profile, 0, lengths[at]) ||
+        !predict(&drafts, &is_default, "laq", profile, entries[laq].draft_tokens, lengths[at]))
         return NAN;
     return drafts.evict.total / look.evict.total;
 }

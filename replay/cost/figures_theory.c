@@ -108,12 +108,13 @@ static void columns(figure_list *list)
         {"speckv", FLOPS("SpecKV", 70, 159, 398, 1115), BYTES("SpecKV", 77, 81, 89, 106)},
         {"laq", FLOPS("LAQ", 61, 137, 337, 930), BYTES("LAQ", 444, 445, 447, 451)},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        for (int k = 0; k < 2 * FIGURE_LENGTHS; k++) {
-            bool bytes = k >= FIGURE_LENGTHS;
-            const cell *at = bytes ? &rows[i].bytes[k - FIGURE_LENGTHS] : &rows[i].flops[k];
+    enum { N_POLICY = sizeof rows / sizeof rows[0] };
+    for (size_t i = 0; i < 2 * N_POLICY; i++) {
+        bool bytes = i >= N_POLICY;
+        for (int k = 0; k < FIGURE_LENGTHS; k++) {
+            const cell *at = bytes ? &rows[i - N_POLICY].bytes[k] : &rows[i].flops[k];
             figure_parts parts;
-            figure_case f = of(rows[i].policy, at->n);
+            figure_case f = of(rows[i % N_POLICY].policy, at->n);
             double got = NAN, room = 1;
             if (figure_open(&parts, &f))
                 got = bytes ? cost_paper_bytes(&parts.c) / 0x1p30

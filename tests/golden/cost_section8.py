@@ -207,10 +207,11 @@ def memory():
 
     def framework(c):
         return (2 * Q8.all + Q8.kv(c) + 2 * c * Q8.G * Q8.D + 4 * c * Q8.H * Q8.D) / GiB
-    put("G22", tokens(16384), 18, framework(16384))
-    put("G22", tokens(131072), 36, framework(131072))
-    put("X5", "4,096 slots", 19, framework(4096))
-    put("X5", "32,768 slots", 19, framework(32768))
+    # kvt counts the logits of one position, too: 4 digits.
+    put("G22", tokens(16384), 18, framework(16384), 4)
+    put("G22", tokens(131072), 36, framework(131072), 4)
+    put("X5", "4,096 slots", 19, framework(4096), 4)
+    put("X5", "32,768 slots", 19, framework(32768), 4)
     big = MODELS["llama-3.1-70b"]
     put("G3", tokens(131072), 40, big.kv(131072) / GiB)
     put("G3", tokens(2**20), 320, big.kv(2**20) / GiB)
@@ -307,8 +308,10 @@ def equal():
     moves = rate * .87
     slots, q = 128, 32
     printed = {
-        4096: (98.0, .20, .88, 3.1, 5.3, 53, 205, 67), 8192: (212, .20, .98, 3.3, 18, 53, 206, 90),
-        16384: (489, .20, 1.2, 3.8, 67, 53, 206, 150), 32768: (1237, .20, 1.6, 4.7, 264, 54, 207, 335)}
+        4096: ("98.0", "0.20", "0.88", "3.1", "5.3", "141", "53", "205", "67"),
+        8192: ("212", "0.20", "0.98", "3.3", "18", "566", "53", "206", "90"),
+        16384: ("489", "0.20", "1.2", "3.8", "67", "2264", "53", "206", "150"),
+        32768: ("1237", "0.20", "1.6", "4.7", "264", "9054", "54", "207", "335")}
 
     def prefill(m, n):
         return ((m.linear(n) + 2 * m.head) / (peak * e_lin)
@@ -332,9 +335,10 @@ def equal():
         values = [
             prefill(A, n), copy + ring, snap, extra(n, 32, 20.554e6) + snap,
             A.attention(n) / 2 / (peak * e_att * n / (n + half)) + pick,
+            A.L * (24 * n * n * A.H + (2 * A.G + 3 * A.H) * n * A.D * 2) / moves,
             *(sum(step(A, slots + i) for i in range(m)) + snap + score(n, m, 2) + pick for m in (8, 32)),
             prefill(B1, n) + sum(step(B1, n + i) for i in range(32)) + extra(n, 32, 0) + score(n, 32, 1) + pick]
-        names = ("prefill", "streaming", "snapkv", "lookaheadkv", "h2o", "laq 8", "laq 32", "speckv")
+        names = ("prefill", "streaming", "snapkv", "lookaheadkv", "h2o", "h2o eager", "laq 8", "laq 32", "speckv")
         for name, ms, was in zip(names, values, printed[n]):
             out.append((n, name, f"{ms * 1e3:.6g}", was))
     return out

@@ -11,7 +11,8 @@
 
 enum { SLOTS = 128 };
 
-/* Of cost_equal.csv. Sets are by kv head, as there. */
+/* Of cost_equal.csv. Sets are by kv head, as there. "h2o eager" is a pass that materialises all
+ * rows, before any factor. */
 static const struct {
     const char *name, *policy;
     int64_t draft_tokens; /* 0: the policy's own */
@@ -21,6 +22,7 @@ static const struct {
     {"snapkv", "snapkv", 0},
     {"lookaheadkv", "lookaheadkv", 0},
     {"h2o", "h2o", 0},
+    {"h2o eager", "h2o", 0},
     {"laq 8", "laq:group=mean", 8},
     {"laq 32", "laq:group=mean", 32},
     {"speckv", "speckv", 32},
@@ -56,21 +58,32 @@ static double predict_ms(const char *name, int64_t n)
                        .setting = &setting,
                        .n_prompt = n,
                        .budget = SLOTS};
-    kvt_cost_predict(&cost, &c);
     kvt_use_free(use);
+    if (!strcmp(name, "h2o eager"))
+        return 1e3 * kvt_cost_eager_score(&g, &m, n, n);
+    kvt_cost_predict(&cost, &c);
     return 1e3 * (k == 0 ? cost.prefill.total : cost.evict.total);
 }
 
 typedef struct tally {
-    int rows, printed, wrong;
+    int rows, wrong;
 } tally;
 
-/* The half of the last digit that was printed; for whole numbers below 100 the tables have two
- * digits, else three. */
+/* Half of the last digit that was printed. */
 static double rounding(const char *text)
 {
     const char *point = strchr(text, '.');
     return point ? 0.5 * pow(10, -(double)strlen(point + 1)) : 0.5;
+}
+
+/* What was printed counted one reading of the keys for LAQ's second stage, launches of adapters
+ * for SpecKV, and no expansion of keys and values for H2O; LookaheadKV at 16K rounds to the
+ * neighbouring number. */
+static bool other_recipe(const char *policy, const char *n)
+{
+    return !strncmp(policy, "laq", 3) || !strcmp(policy, "speckv") ||
+           !strcmp(policy, "h2o eager") ||
+           (!strcmp(policy, "lookaheadkv") && !strcmp(n, "16384"));
 }
 
 static kvt_code compare(void *user, const csv_row *row, kvt_err *err)
@@ -82,18 +95,14 @@ static kvt_code compare(void *user, const csv_row *row, kvt_err *err)
         return KVT_OK;
     double got = predict_ms(row->field[1], (int64_t)strtoll(row->field[0], NULL, 10));
     double want = strtod(row->field[2], NULL), printed = strtod(row->field[3], NULL);
-    bool same = fabs(got - want) <= 1e-3 * want;
+    double room =
+        other_recipe(row->field[1], row->field[0]) ? 0.02 * printed : rounding(row->field[3]);
     t->rows++;
-    t->printed += fabs(got - printed) <= rounding(row->field[3]) * 1.02;
-    if (!same)
-        print_error("%s at %s: calculated %.6g ms, predicted %.6g ms\n", row->field[1],
-                    row->field[0], want, got);
-    t->wrong += !same;
-    /* Two passes over the keys for LAQ's second stage, no adapters' launches in SpecKV, and a
-     * rounding of LookaheadKV at 16K: within 2 % of what was printed. */
-    if (fabs(got - printed) > 0.02 * printed && fabs(got - printed) > rounding(row->field[3]))
-        fail_msg("%s at %s: printed %s ms, predicted %.6g ms", row->field[1], row->field[0],
-                 row->field[3], got);
+    if (fabs(got - want) <= 1e-3 * want && fabs(got - printed) <= room)
+        return KVT_OK;
+    print_error("%s at %s: calculated %.6g ms, printed %s ms, predicted %.6g ms\n",
+                row->field[1], row->field[0], want, row->field[3], got);
+    t->wrong++;
     return KVT_OK;
 }
 
@@ -104,9 +113,8 @@ static void agrees_with_a_second_calculation(void **state)
     (void)state;
     CHECK_OK(csv_read_file(KVT_SOURCE_DIR "/tests/golden/cost_equal.csv", compare, &t, &err),
              &err);
-    assert_int_equal(t.rows, 32);
+    assert_int_equal(t.rows, 36);
     assert_int_equal(t.wrong, 0);
-    assert_true(t.printed >= 22);
 }
 
 int main(void)

@@ -42,8 +42,8 @@ typedef struct kvt_work {
     double rows_frac; /* share of the N x N prompt rows whose sums it needs; 0: of all that
                          are causal, where it needs sums */
     int64_t rows;     /* rows of queries that score, where that is not window(); 0: window() */
-    double network_params; /* weights of a scorer that runs on each token */
-    double network_shared; /* and of it those that all lanes of a layer share */
+    double network_params; /* weights of a scorer that runs on each token, of one lane */
+    double network_shared; /* and those that all lanes of a layer share */
     bool whole_rows;       /* needs whole attention rows: no fused kernel as published */
 
     /* How it selects, where it sees several lanes together. */

@@ -193,6 +193,8 @@ kvt_code cli_document(FILE *out, const char *name, kvt_err *err)
                  {"metrics", metrics},
                  {"columns", columns},
                  {"models", document_models},
+                 {"cost-geometries", document_cost_geometries},
+                 {"cost-machines", document_cost_machines},
                  {"cost-agreement", document_figures_summary},
                  {"cost-figures", document_figures},
                  {"cost-equal", document_equal}};

@@ -2,6 +2,7 @@
  *
  *   document.c            the parts by name; datasets, metrics, tables
  *   document_models.c     architectures, types, tokenizers, what was checked
+ *   document_cost.c       models, machines and profiles of the cost model
  *   document_policies.c   policies, allocators, their published variants
  *   document_figures.c    the cost model beside other people's numbers
  */
@@ -21,6 +22,8 @@ void document_line(FILE *out, const char *name, const char *text);
 void document_models(FILE *out);
 void document_policies(FILE *out);
 void document_variants(FILE *out);
+void document_cost_geometries(FILE *out);
+void document_cost_machines(FILE *out);
 void document_figures_summary(FILE *out);
 void document_figures(FILE *out);
 void document_equal(FILE *out);

@@ -24,6 +24,7 @@ static double peak(const kvt_cost_case *c, double n, double batch)
     memory_case x;
     double most = 0;
     memory_case_of(&x, c, n, batch);
+    x.peak_only = true;
     memory_walk(&x, see_most, &most);
     return most;
 }
@@ -60,11 +61,30 @@ static int64_t find(search *s, double from, double low, double at, double value)
     return (int64_t)s->fits;
 }
 
-/* `fixed` is there without any request, `value` at the case's own number. */
-static int64_t most_that_fits(const kvt_cost_case *c, bool of_batch, double own, double fixed,
-                              double value)
+/* Requests. Everything but rounding is so much a request: the peak's own phase without it gives
+ * a number that cannot be exceeded, and that is it unless rounding takes the difference. */
+static int64_t largest_batch(const kvt_cost_case *c, const kvt_memory_cost *p, double fixed)
 {
-    search s = {.c = c, .of_batch = of_batch, .fails = MOST};
+    double own = (double)cost_batch(c->setting), all = c->constants->machine.mem_bytes;
+    double some = p->total - fixed - p->slack;
+    double each = some * (1 + c->setting->fragmentation) / own;
+    double most = fixed > all ? 0 : floor((all - fixed) / each);
+    if (most < 1 || c->constants->machine.alloc_round <= 0)
+        return (int64_t)most;
+    double value = peak(c, (double)c->n_prompt, most);
+    if (value <= all)
+        return (int64_t)most;
+    search s = {.c = c, .of_batch = true, .fits = p->total <= all ? own : 0, .fails = most};
+    return find(&s, 0, fixed, most, value);
+}
+
+/* Tokens of the prompt. */
+static int64_t longest_prompt(const kvt_cost_case *c, double value, double fixed)
+{
+    double own = c->n_prompt > 0 ? (double)c->n_prompt : 1;
+    search s = {.c = c, .fails = MOST};
+    if (c->n_prompt <= 0)
+        value = peak_at(&s, own);
     if (value <= c->constants->machine.mem_bytes)
         s.fits = own;
     else
@@ -74,15 +94,11 @@ static int64_t most_that_fits(const kvt_cost_case *c, bool of_batch, double own,
 
 void cost_capacity(kvt_cost *out, const kvt_cost_case *c)
 {
-    double value = out->peak.total;
+    const kvt_memory_cost *p = &out->peak;
     out->max_batch = out->max_context = -1;
-    if (!(c->constants->machine.mem_bytes > 0) || isnan(value))
+    if (!(c->constants->machine.mem_bytes > 0) || isnan(p->total))
         return;
-    double fixed = out->peak.weights + out->peak.adapter + out->peak.draft + out->peak.runtime;
-    out->max_batch = most_that_fits(c, true, (double)cost_batch(c->setting), fixed, value);
-    if (c->n_prompt > 0)
-        out->max_context = most_that_fits(c, false, (double)c->n_prompt, fixed, value);
-    else
-        out->max_context =
-            most_that_fits(c, false, 1, fixed, peak(c, 1, (double)cost_batch(c->setting)));
+    double fixed = p->weights + p->adapter + p->draft + p->runtime;
+    out->max_batch = largest_batch(c, p, fixed);
+    out->max_context = longest_prompt(c, p->total, fixed);
 }

@@ -40,6 +40,7 @@ void cost_memory(kvt_cost *out, const kvt_cost_case *c)
     memory_case x;
     double all = c->constants->machine.mem_bytes;
     memory_case_of(&x, c, (double)c->n_prompt, (double)cost_batch(c->setting));
+    x.peak_only = true;
     memory_walk(&x, see_peak, out);
     memory_steady(&out->steady, &x);
     out->kv_mean = c->load->mean_held * x.slot;

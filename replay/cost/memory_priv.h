@@ -29,6 +29,7 @@ typedef struct memory_case {
     double growth;                     /* slots that a lane grows by while decoding, at most */
     kvt_memory_cost base;              /* weights, adapter, draft, runtime */
     double draft_kv;
+    bool peak_only; /* of the layers' phases the largest of either kind is enough */
 } memory_case;
 
 /* `n` tokens and `batch` requests instead of the case's; what the load keeps is scaled. */

@@ -15,11 +15,14 @@
 
 enum { FP32 = 4, TENSORS = 2 }; /* keys and values are tensors of their own */
 
-/* What rounding adds to an allocation. */
+/* What rounding adds to an allocation. Without ceil(), which is a call on old processors. */
 static double rounding(const memory_case *x, double bytes)
 {
-    double r = x->m->alloc_round;
-    return r > 0 ? ceil(bytes / r) * r - bytes : 0;
+    double r = x->m->alloc_round, n = bytes / r;
+    if (!(r > 0) || !(n < 9e15))
+        return 0;
+    double whole = (double)(int64_t)n;
+    return (whole < n ? whole + 1 : whole) * r - bytes;
 }
 
 /* Slots of a layer as bytes, with what rounding adds to its tensors. */
@@ -100,54 +103,114 @@ static double state_of(const memory_case *x, double slots, int layers)
     return x->state_slot * slots + x->state_lane * (double)(layers * x->shape.n_lane);
 }
 
+/* A layer's part of the timeline; most models have many that are equal. */
+typedef struct layer_part {
+    held enter, full, leave;
+    double kept, scratch; /* slots; bytes of scores and the copy */
+} layer_part;
+
+static bool same_layer(const memory_case *x, int l)
+{
+    return l > 0 && x->g->g.window[l] == x->g->g.window[l - 1] &&
+           x->load->kept[l].held == x->load->kept[l - 1].held;
+}
+
+static void part_of(layer_part *out, const memory_case *x, int l)
+{
+    if (same_layer(x, l))
+        return;
+    bool in_layer = x->work->when == KVT_WHEN_IN_LAYER;
+    passing p = pass_layer(x, l);
+    out->enter = held_of(x, p.enter);
+    out->full = held_of(x, p.full);
+    out->leave = held_of(x, p.leave);
+    out->kept = in_layer ? kept_slots(x, l) : 0;
+    out->scratch = in_layer || x->work->whole_rows ? x->score : 0;
+    out->scratch += in_layer && x->copies ? out->kept * x->slot : 0;
+}
+
+/* Phases of the layers: each of them, or the first of the largest of either kind. */
+typedef struct layer_walk {
+    const memory_case *x;
+    memory_see *see;
+    void *user;
+    double most[2];
+    int at[2];
+    kvt_memory_cost row[2]; /* attention, feed-forward */
+} layer_walk;
+
+static void offer(layer_walk *w, kvt_memory_phase phase, int l, kvt_memory_cost *row)
+{
+    int k = phase == KVT_PHASE_FFN;
+    if (!w->x->peak_only) {
+        see_row(w->x, w->see, w->user, phase, l, row);
+        return;
+    }
+    double most = row->kv + row->state + row->scratch;
+    most += row->slack + w->x->c->setting->fragmentation * most + rounding(w->x, row->scratch) +
+            (row->state > 0 ? rounding(w->x, row->state) : 0);
+    if (l > 0 && !(most > w->most[k]))
+        return;
+    w->most[k] = most;
+    w->at[k] = l;
+    w->row[k].kv = row->kv;
+    w->row[k].slack = row->slack;
+    w->row[k].state = row->state;
+    w->row[k].scratch = row->scratch;
+    w->row[k].activations = row->activations;
+}
+
 static void walk_layers(const memory_case *x, memory_see *see, void *user)
 {
-    bool in_layer = x->work->when == KVT_WHEN_IN_LAYER;
-    bool rows = in_layer || x->work->whole_rows;
+    layer_walk w = {.x = x, .see = see, .user = user};
+    int L = x->shape.n_layer, layers = x->work->when == KVT_WHEN_IN_LAYER;
+    layer_part p = {0};
     held before = {0}, later = {0};
     double cut = 0;
     kvt_memory_cost row = x->base;
     bool stays =
         x->work->draft == KVT_DRAFT_MODEL; /* a draft's cache, till the prompt is cut */
     row.draft_kv = stays ? x->draft_kv : 0;
-    for (int l = 0; x->last > 0 && l < x->shape.n_layer; l++) {
-        held h = held_of(x, pass_layer(x, l).enter);
-        later.bytes += h.bytes, later.slack += h.slack;
+    w.row[0] = w.row[1] = row;
+    for (int l = 0; x->last > 0 && l < L; l++) {
+        part_of(&p, x, l);
+        later.bytes += p.enter.bytes, later.slack += p.enter.slack;
     }
-    for (int l = 0; l < x->shape.n_layer; l++) {
-        passing p = pass_layer(x, l);
-        held enter = held_of(x, p.enter), full = held_of(x, p.full),
-             leave = held_of(x, p.leave);
-        if (x->last > 0)
-            later.bytes -= enter.bytes, later.slack -= enter.slack;
-        kvt_memory_cost a = row;
-        a.kv = before.bytes + full.bytes + later.bytes;
-        a.slack = before.slack + full.slack + later.slack;
-        a.state = state_of(x, cut, in_layer ? l : 0);
-        a.scratch =
-            (rows ? x->score : 0) + (in_layer && x->copies ? kept_slots(x, l) * x->slot : 0);
-        a.activations = x->token_attention * x->alive;
-        see_row(x, see, user, KVT_PHASE_ATTENTION, l, &a);
-        before.bytes += leave.bytes, before.slack += leave.slack;
-        cut += in_layer ? kept_slots(x, l) : 0;
-        a = row;
-        a.kv = before.bytes + later.bytes;
-        a.slack = before.slack + later.slack;
-        a.state = state_of(x, cut, in_layer ? l + 1 : 0);
-        a.activations = x->token_ffn * x->alive;
-        see_row(x, see, user, KVT_PHASE_FFN, l, &a);
+    for (int l = 0; l < L; l++) {
+        part_of(&p, x, l);
+        later.bytes -= p.enter.bytes, later.slack -= p.enter.slack;
+        row.kv = before.bytes + p.full.bytes + later.bytes;
+        row.slack = before.slack + p.full.slack + later.slack;
+        row.state = state_of(x, cut, layers * l);
+        row.scratch = p.scratch;
+        row.activations = x->token_attention * x->alive;
+        offer(&w, KVT_PHASE_ATTENTION, l, &row);
+        before.bytes += p.leave.bytes, before.slack += p.leave.slack;
+        cut += p.kept;
+        row.kv = before.bytes + later.bytes;
+        row.slack = before.slack + later.slack;
+        row.state = state_of(x, cut, layers * (l + 1));
+        row.scratch = 0;
+        row.activations = x->token_ffn * x->alive;
+        offer(&w, KVT_PHASE_FFN, l, &row);
     }
+    for (int k = 0; x->peak_only && k < 2; k++)
+        see_row(x, see, user, k ? KVT_PHASE_FFN : KVT_PHASE_ATTENTION, w.at[k], &w.row[k]);
 }
 
 /* All layers: what the prompt leaves, dense or cut. */
 static double all_slots(const memory_case *x, bool cut, double *slack)
 {
-    double sum = 0;
+    double sum = 0, slots = 0;
+    held h = {0};
     *slack = 0;
     for (int l = 0; l < x->shape.n_layer; l++) {
-        double slots = cut ? kept_slots(x, l) : dense_slots(x, l, x->n);
+        if (!same_layer(x, l)) {
+            slots = cut ? kept_slots(x, l) : dense_slots(x, l, x->n);
+            h = held_of(x, slots);
+        }
         sum += slots;
-        *slack += held_of(x, slots).slack;
+        *slack += h.slack;
     }
     return sum;
 }
@@ -229,6 +292,8 @@ static double longest(const memory_case *x, const kvt_cost_run *run, double *lay
     double lane = 0, top = load->top.held > 0 ? run->held / load->top.held : 1;
     *layer = 0;
     for (int l = 0; l < x->shape.n_layer; l++) {
+        if (same_layer(x, l) && load->kept[l].most <= load->kept[l - 1].most)
+            continue;
         double cap = cost_layer_tokens(x->g, x->c->setting, l, INFINITY);
         double kept = kept_slots(x, l), most = kept / x->shape.n_lane;
         most = fmax(most, load->kept[l].most * x->scale);

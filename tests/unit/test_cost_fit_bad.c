@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "kvt/arena.h"
 #include "kvt/cost.h"
 
 static char dir[64], path[128];
@@ -159,12 +160,44 @@ static void other_refusals(void **state)
     CHECK_FAILS(kvt_calibrate(&c, &base, path, &err), KVT_FORMAT, "peak_flops_w4", &err);
 }
 
+/* Each allocation fails once: the calibration says so, and leaves nothing behind. */
+static void memory_runs_out(void **state)
+{
+    kvt_machine base;
+    kvt_calibration c;
+    kvt_err err;
+    kvt_code code = KVT_NOMEM;
+    int64_t n = 0;
+    (void)state;
+    CHECK_OK(kvt_machine_find(&base, "h100-sxm", &err), &err);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(LONG, f);
+    for (int i = 0; i < 4; i++) {
+        fprintf(f, "prefill,llama-3.1-8b,%d,,,,,,%g\n", 4096 << i, 0.1 * (1 << i));
+        fprintf(f, "decode,%s,%d,,,,,,%g\n", i % 2 ? "qwen3-8b" : "llama-3.2-1b", 4096 << i,
+                0.002 + 0.005 * i);
+        fprintf(f, "evict,llama-3.1-8b,%d,,,,snapkv,,%g\n", 4096 << i, 0.01 * (1 << i));
+    }
+    fclose(f);
+    while (code) {
+        kvt_alloc_fail_at(++n, false);
+        code = kvt_calibrate(&c, &base, path, &err);
+        kvt_alloc_fail_at(0, false);
+        if (code && (code != KVT_NOMEM || c.point))
+            fail_msg("allocation %lld: %s: %s", (long long)n, kvt_code_name(code), err.text);
+    }
+    assert_true(n > 10);
+    kvt_calibration_free(&c);
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[CHECK_COUNT(bad) + 2];
+    struct CMUnitTest tests[CHECK_COUNT(bad) + 3];
     int n = 0;
     CHECK_ROWS(tests, &n, bad, is_refused);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(lengths_too_close);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(other_refusals);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(memory_runs_out);
     return _cmocka_run_group_tests("cost_fit_bad", tests, (size_t)n, open_dir, close_dir);
 }

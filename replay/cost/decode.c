@@ -149,7 +149,7 @@ void cost_step_at(kvt_decode_cost *out, const cost_steps *s, const kvt_cost_run 
         out->fixed + out->weights + out->kv + out->policy + out->copy + out->exchange;
     double total = beside(device, s->host, s->smooth);
     out->host = total > device ? total - device : 0;
-    out->total = device + out->host;
+    out->total = total;
 }
 
 void kvt_cost_step(kvt_decode_cost *out, const kvt_cost_case *c, const kvt_cost_run *run)

@@ -112,17 +112,9 @@ static void decide(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c, 
     out->host = k->layers * m->t_launch *
                 ((scores ? LAUNCH_SCORE : 0) + (w->selects ? LAUNCH_SELECT : 0) +
                  (stays(c) ? 0 : LAUNCH_COPY));
+    out->total = out->extra + out->score + out->select + out->copy + out->host;
     by->memory += out->select + out->copy;
     by->host += out->host;
-}
-
-static double sum(const kvt_evict_cost *e)
-{
-    double total = 0;
-#define X(name, help) total += e->name;
-    KVT_EVICT_PARTS(X)
-#undef X
-    return total;
 }
 
 void cost_decision(kvt_evict_cost *out, const kvt_cost_case *c, double n, double rows)
@@ -131,18 +123,18 @@ void cost_decision(kvt_evict_cost *out, const kvt_cost_case *c, double n, double
     cut k = cut_of(c, n);
     *out = (kvt_evict_cost){0};
     decide(out, &by, c, &k, rows, c->work->k_passes);
-    out->total = sum(out);
 }
 
 /* ---- the whole -----------------------------------------------------------------------------
  */
 
 /* Scoring, selection and copies, with `before` (extra tokens) among what an eager
- * implementation's measured time contains. */
+ * implementation's measured time contains. The total is no sum of rounded parts: it never falls
+ * as the prompt grows. */
 static void stage(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c, const cut *k,
                   double before, int passes)
 {
-    *out = (kvt_evict_cost){.extra = before};
+    *out = (kvt_evict_cost){.extra = before, .total = before};
     decide(out, by, c, k, cost_scoring_rows(c), passes);
     double launches = out->host;
     bool ranks = c->work->selects || c->work->score != KVT_SCORE_NONE;
@@ -164,9 +156,9 @@ void cost_evict_by(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c)
         stage(&first, by, c, &k, 0, 1);
     stage(&last, by, c, &k, extra(by, c), c->work->k_passes);
     last.prefill = out->prefill;
-    last.draft = out->draft + sum(&first);
+    last.draft = out->draft + first.total;
+    last.total += last.prefill + last.draft;
     *out = last;
-    out->total = sum(out);
 }
 
 void cost_evict(kvt_evict_cost *out, const kvt_cost_case *c, kvt_bottleneck *bound)

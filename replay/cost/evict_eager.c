@@ -58,6 +58,8 @@ void cost_eager_stage(kvt_evict_cost *part, const kvt_cost_case *c)
     double device = part->extra + part->score + part->select + part->copy;
     double traffic = m->evict_factor * cost_eager_pass(c);
     double stage = forward + (traffic > m->evict_floor ? traffic : m->evict_floor);
-    if (stage > device + part->host)
+    if (stage > part->total) {
         part->host = stage - device;
+        part->total = stage;
+    }
 }

@@ -153,7 +153,7 @@ void cost_prefill(kvt_prefill_cost *out, cost_bound *by, const kvt_cost_geometry
     out->host = host > device ? host - device : 0;
     by->host += host > device ? host : 0;
     out->constant = m->t_ttft;
-    out->total = device + out->host + out->constant;
+    out->total = (host > device ? host : device) + out->constant; /* not a rounded sum */
 }
 
 void kvt_cost_prefill(kvt_prefill_cost *out, const kvt_cost_geometry *g, const kvt_machine *m,

@@ -84,7 +84,8 @@ void cost_draft(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c);
 double cost_eager_pass(const kvt_cost_case *c);
 /* Whether the machine's floor is what an eager eviction takes. */
 bool cost_eager_floored(const kvt_cost_case *c);
-/* Brings the fused parts of a stage up to what an eager one takes; `host` is the rest. */
+/* Brings the fused parts of a stage, and their total, up to what an eager one takes; `host` is
+ * the rest. */
 void cost_eager_stage(kvt_evict_cost *part, const kvt_cost_case *c);
 
 /* ---- paper.c ---- */

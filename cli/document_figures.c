@@ -21,10 +21,10 @@ static const char *number(char *out, size_t n, double x)
     return out;
 }
 
-/* As it was printed. */
+/* As it was printed, or four digits of a quotient of what was. */
 static const char *printed(char *out, size_t n, double x)
 {
-    snprintf(out, n, "%.5g", x);
+    snprintf(out, n, x < 1 ? "%.4g" : "%.6g", x);
     return out;
 }
 
@@ -141,21 +141,24 @@ static void put_table(FILE *out, const figures *f, int first, int end)
     fputc('\n', out);
     document_header(out,
                     (const char *const[]){"what", second ? "calculated" : "published",
-                                          "predicted", "difference", "may be", "fitted to it",
+                                          "predicted", "difference", "allowed", "fitted to it",
                                           "source"},
                     one ? 6 : 7);
     for (int i = first; i < end; i++) {
         const kvt_figure *r = &f->at[i];
         char a[32], b[32], d[32], least[32], most[32], bounds[80];
-        printed(least, sizeof least, r->least);
-        printed(most, sizeof most, r->most);
+        number(least, sizeof least, r->least);
+        number(most, sizeof most, r->most);
         snprintf(bounds, sizeof bounds, r->least == r->most ? "exact" : "%s to %s", least,
                  most);
         document_row(out,
                      (const char *const[]){r->what, printed(a, sizeof a, r->published),
                                            number(b, sizeof b, r->predicted),
                                            percent(d, sizeof d, difference(r)), bounds,
-                                           r->held_out ? "no" : "yes", r->source},
+                                           second        ? "-"
+                                           : r->held_out ? "no"
+                                                         : "yes",
+                                           r->source},
                      one ? 6 : 7);
     }
 }

@@ -4,7 +4,7 @@
  *   figures_geometry.c   sizes that follow from shapes: caches, pools, parameters, files
  *   figures_theory.c     LookaheadKV's theory table
  *   figures_lkv.c        LookaheadKV's measured table
- *   figures_prefill.c    measured prefills
+ *   figures_prefill.c    measured prefills, and evictions behind them
  *   figures_memory.c     measured peaks
  *   figures_decode.c     measured decode steps
  *   figures_foreign.c    decode steps that nothing was fitted to

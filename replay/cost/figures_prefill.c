@@ -1,4 +1,4 @@
-/* figures_prefill.c - prefills that were measured elsewhere. */
+/* figures_prefill.c - prefills that were measured elsewhere, and evictions behind them. */
 #include "replay/cost/figures.h"
 
 #include <math.h>
@@ -69,8 +69,39 @@ static void pro6000(figure_list *list)
                    seconds(rows[i].geometry, "pro6000-fastdms", rows[i].n));
 }
 
+/* What nothing was fitted to: SnapKV on a device without a measured implementation. The table's
+ * difference at 131,072 tokens, 662 ms, follows from no traffic (docs/cost.md). */
+static void default_overheads(figure_list *list)
+{
+    static const figure_group g = {
+        "X6",           "Overhead of SnapKV on an H20, nothing fitted (default)", "ms",
+        "as-published", "differences of times in DapQ, arXiv 2603.11564",         0.33,
+        HELD_OUT};
+    static const struct {
+        const char *what;
+        double full, snapkv; /* s */
+        int64_t n;
+    } rows[] = {{"8,192 tokens", 1.1106, 1.1278, 8192},
+                {"16,384 tokens", 2.5607, 2.5909, 16384},
+                {"32,768 tokens", 6.5718, 6.6242, 32768},
+                {"65,536 tokens", 18.9441, 19.0318, 65536}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        kvt_cost cost;
+        figure_case f = {.geometry = "llama-3.1-8b",
+                         .machine = "h20",
+                         .profile = KVT_PROFILE_AS_PUBLISHED,
+                         .policy = "snapkv",
+                         .n_prompt = rows[i].n,
+                         .budget = 1024};
+        figure_predict(&cost, &f);
+        figure_put(list, &g, rows[i].what, 1e3 * (rows[i].snapkv - rows[i].full),
+                   1e3 * cost.evict.total);
+    }
+}
+
 void figures_prefill(figure_list *list)
 {
     h20(list);
+    default_overheads(list);
     pro6000(list);
 }

@@ -181,9 +181,9 @@ def evictions():
         for n in LENGTHS:
             grown = (n - 4096) * B1.kv(1) / bandwidth * 1e3
             put("G15", f"{name}, {tokens(n)}", spec[n], prefill(n) + 32 * (draft + grown) + evict(n))
-    put("G17", "overhead of LAQ / of LookaheadKV, 32,768 tokens", 553.68 / 38.04,
+    put("G17", "overhead of LAQ / of LookaheadKV", 553.68 / 38.04,
         (32 * step + 2 * evict(32768)) / evict(32768))
-    put("X4", "overhead of LookaheadKV, of the measured 1,760 ms, 32,768 tokens", 2.16,
+    put("X4", "overhead of LookaheadKV, of the measured 1,760 ms", 2.16,
         evict(32768) / 17.60)
 
 
@@ -202,8 +202,8 @@ def memory():
     for heads, name, p in ((A.H, "query head", 22.49), (A.G, "kv head", 21.74)):
         put("G21", f"a set for each {name}, 2,048 slots", p,
             (2 * A.all + 9000 * A.V * 6 + 2048 * A.L * heads * A.D * 4) / GiB)
-    for slots, p in ((2048, 768), (128, 48)):
-        put("G21", f"{slots:,} slots", p, slots * A.L * (A.H - A.G) * A.D * 4 / MiB)
+    for slots, what, p in ((2048, "2,048 slots (difference of those peaks)", 768), (128, "128 slots", 48)):
+        put("G21", what, p, slots * A.L * (A.H - A.G) * A.D * 4 / MiB)
 
     def framework(c):
         return (2 * Q8.all + Q8.kv(c) + 2 * c * Q8.G * Q8.D + 4 * c * Q8.H * Q8.D) / GiB

@@ -52,9 +52,6 @@ double cost_attention_rate(const kvt_machine *m, const kvt_cost_geometry *g);
 /* The eviction at the end of the prompt, the draft included; adapter weights and a draft's are
  * not memory here. `bound` may be NULL. */
 void cost_evict(kvt_evict_cost *out, const kvt_cost_case *c, kvt_bottleneck *bound);
-/* One decision that cuts n slots of each lane with `rows` scoring rows: the fused formulae.
- * Used at the end of the prompt and by policies that decide anew while decoding. */
-void cost_decision(kvt_evict_cost *out, const kvt_cost_case *c, double n, double rows);
 double cost_adapter_params(const kvt_cost_geometry *g,
                            const kvt_cost_work *w); /* LoRA + embeddings + scorers */
 

@@ -10,7 +10,9 @@
  * request are below a per mille of a step, save with the smallest models at large batches. */
 #include "replay/cost/time_priv.h"
 
-enum { EAGER_BYTES = 24, RANK_BYTES = 4, DECISION_LAUNCHES = 8 };
+/* Bytes of a score that is written by a framework's operators; of a slot in a search for the
+ * least one, and in a selection of many (evict.c). */
+enum { EAGER_BYTES = 24, LEAST_BYTES = 4, SELECT_BYTES = 28, DECISION_LAUNCHES = 8 };
 
 /* ---- what the policy adds ------------------------------------------------------------------
  */
@@ -28,20 +30,32 @@ static double every(const kvt_cost_work *w)
     return w->every > 1 ? (double)w->every : 1;
 }
 
+/* Rows of queries, or products as long, that a decision takes with the keys beside the step's
+ * own attention. */
+static double rows_anew(const kvt_cost_case *c)
+{
+    const kvt_cost_work *w = c->work;
+    if (w->decode_rows > 1) /* one row is the step's own: its scores are there already */
+        return (double)w->decode_rows;
+    return w->score == KVT_SCORE_MOMENTS ? (double)c->geometry->g.head_dim : 0;
+}
+
 /* Of each slot that a decision ranks. */
 static double rank_slot(const place *p)
 {
     const kvt_cost_work *w = p->c->work;
     const kvt_cost_setting *s = p->c->setting;
     double device = (double)cost_batch(s) / cost_kv_split(p->c->geometry, s);
-    double moves = p->mem_bw * p->m->e_m, rows = (double)w->decode_rows, time = 0;
+    double moves = p->mem_bw * p->m->e_m, rows = rows_anew(p->c), time = 0;
     cost_bound by = {0};
-    double passes = (w->decode_reads_keys || rows > 1) + w->decode_reads_values;
-    if (passes > 0) /* one row is the step's own: its scores are there already */
-        time += cost_rows_time(&by, p->c, p->mem_bw, 1, p->heads, rows > 1 ? rows : 0, passes);
+    double passes = (w->decode_reads_keys || rows > 0) + w->decode_reads_values;
+    if (passes > 0)
+        time += cost_rows_time(&by, p->c, p->mem_bw, 1, p->heads, rows, passes);
     if (p->m->engine == KVT_ENGINE_EAGER)
-        time += EAGER_BYTES * rows * p->heads * device / moves;
-    double bytes = w->decode_state_moves + (w->selects ? RANK_BYTES : 0);
+        time += EAGER_BYTES * (double)w->decode_rows * p->heads * device / moves;
+    double bytes = w->decode_state_moves;
+    if (w->selects)
+        bytes += w->every > 1 ? SELECT_BYTES : LEAST_BYTES;
     return (time + bytes * device / moves) / every(w);
 }
 

@@ -117,14 +117,6 @@ static void decide(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c, 
     by->host += out->host;
 }
 
-void cost_decision(kvt_evict_cost *out, const kvt_cost_case *c, double n, double rows)
-{
-    cost_bound by = {0};
-    cut k = cut_of(c, n);
-    *out = (kvt_evict_cost){0};
-    decide(out, &by, c, &k, rows, c->work->k_passes);
-}
-
 /* ---- the whole -----------------------------------------------------------------------------
  */
 

@@ -187,14 +187,16 @@ def step(g, m, s, run, w):
     if w.get("in_decode"):
         every, rows, group = w.get("every", 1), w.get("decode_rows", 0), g.H / lanes
         ranked = run["held"] if w.get("keeps_all") else run["slots"]
-        reads = (1 if w.get("decode_reads_keys") or rows > 1 else 0) + w.get("decode_reads_values", 0)
+        anew = rows if rows > 1 else g.D if w.get("score") == "moments" else 0
+        reads = (1 if w.get("decode_reads_keys") or anew else 0) + w.get("decode_reads_values", 0)
         score = 0.0
         if reads:
-            math = 2 * rows * ranked * group * g.D * s.batch / att_rate(g, m, s) if rows > 1 else 0
+            math = 2 * anew * ranked * group * g.D * s.batch / att_rate(g, m, s)
             score = max(math, reads * ranked * slot / 2 / (bw * m.e_m))
         if m.engine == "eager":
             score += 24 * rows * ranked * group * kv_share(g, s) / (bw * m.e_m)
-        moves = w.get("decode_state_moves", 0) + (4 if w.get("selects") else 0)
+        picks = 4 if every == 1 else 4 * (1 + 2 + 4)  # the least one, or many
+        moves = w.get("decode_state_moves", 0) + (picks if w.get("selects") else 0)
         score += moves * ranked * kv_share(g, s) / (bw * m.e_m)
         policy = score / every
         if w.get("network_flops"):
@@ -384,6 +386,7 @@ DECODES = [
     dict(in_decode=1, joins=1),
     dict(in_decode=1, keeps_all=1, selects=1, decode_rows=1),
     dict(in_decode=1, every=16, decode_rows=1, by_query_head=1, selects=1),
+    dict(in_decode=1, every=32, score="moments", decode_reads_keys=1, selects=1),
 ]
 PUBLISHED = dict(self=dict(draft_tokens=32, draft_step=15.14e-3),
                  model=dict(draft_tokens=32, draft_step=1.9e-3, draft_step_tokens=4096))

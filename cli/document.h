@@ -5,6 +5,7 @@
  *   document_cost.c       models, machines and profiles of the cost model
  *   document_policies.c   policies, allocators, their published variants
  *   document_figures.c    the cost model beside other people's numbers
+ *   document_equal.c      policies implemented equally well, beside published ones
  */
 #ifndef CLI_DOCUMENT_H
 #define CLI_DOCUMENT_H
@@ -18,6 +19,9 @@ void document_row(FILE *out, const char *const *cell, int n);
 void document_header(FILE *out, const char *const *cell, int n);
 /* "- name: text", nothing without a text. */
 void document_line(FILE *out, const char *name, const char *text);
+
+/* Four digits, or all in front of the point; "-": not known. Returns `out` [n]. */
+const char *document_number(char *out, size_t n, double x);
 
 void document_models(FILE *out);
 void document_policies(FILE *out);

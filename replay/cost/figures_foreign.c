@@ -45,14 +45,12 @@ static const struct {
 enum { N_POINT = sizeof points / sizeof points[0] };
 
 /* X(column) of the file, numbers. */
-#define COLUMNS(X)                                                                   \
-    X(n_layer)                                                                       \
-    X(n_hidden)                                                                      \
-    X(n_head)                                                                        \
-    X(n_kv_head)                                                                     \
-    X(head_dim)                                                                      \
-    X(n_ff) X(n_vocab) X(tied) X(peak_flops_16) X(mem_bw) X(batch) X(context_tokens) \
-        X(measured_ms) X(measured_tokens_s)
+/* clang-format off */
+#define COLUMNS(X)                                                                       \
+    X(n_layer) X(n_hidden) X(n_head) X(n_kv_head) X(head_dim) X(n_ff) X(n_vocab) X(tied) \
+    X(peak_flops_16) X(mem_bw) X(batch) X(context_tokens)                                \
+    X(measured_ms) X(measured_tokens_s)
+/* clang-format on */
 
 typedef struct record {
     bool is_there;

@@ -338,6 +338,8 @@ kvt_code cli_complete(cli *c, int n_arg, char **arg, kvt_err *err)
         print_names(kvt_cost_geometry_names());
     else if (!strcmp(kind, "machine"))
         print_names(kvt_machine_names());
+    else if (!strcmp(kind, "costs"))
+        puts("geometries\nmachines");
     else if (!strcmp(kind, "axis"))
         print_names(kvt_cost_axis_names());
     else if (!strcmp(kind, "man"))

@@ -16,14 +16,14 @@ typedef struct cost_options {
     const char *results, *slo, *axis, *csv, *calibrate, *save;
     int64_t response, page, tensor, chunk;
     double weight_bits, fragmentation;
-    int kv_bits, profile, act, list;
+    const char *list;
+    int kv_bits, profile, act;
     bool shared_pages, full_windows, all_logits, masked, published;
 } cost_options;
 
 static const char *const kv_bits[] = {"16", "8", "4", NULL};
 static const char *const profiles[] = {"fused", "as-published", "paper-lkv", NULL};
 static const char *const acts[] = {"own", "prefill", "decode", NULL};
-static const char *const lists[] = {"none", "geometries", "machines", NULL};
 
 /* clang-format off */
 static const cli_option options[] = {
@@ -85,8 +85,8 @@ static const cli_option options[] = {
      .help = "with --calibrate: write the machine for --machine FILE.json"},
     {"published", 0, CLI_FLAG, CLI_OPT(cost_options, published),
      .help = "print figures that were published beside what the formulae give"},
-    {"list", 0, CLI_CHOICE, CLI_OPT(cost_options, list), .arg = "WHAT", .def = "none", .choices = lists,
-     .help = "print the built-in geometries or machines"},
+    {"list", 0, CLI_TEXT, CLI_OPT(cost_options, list), .arg = "WHAT", .complete = "costs",
+     .help = "print what is built in: geometries or machines"},
     {0},
 };
 /* clang-format on */
@@ -98,7 +98,7 @@ static const cli_option options[] = {
 static kvt_code check_options(const cli *c, const cost_options *o, int n_arg, kvt_err *err)
 {
     bool choose = o->slo || o->axis;
-    int apart = (o->list != 0) + o->published + (o->calibrate != NULL);
+    int apart = (o->list != NULL) + o->published + (o->calibrate != NULL);
     if (apart > 1 || (apart && (n_arg || o->results || o->csv || choose)))
         return kvt_fail(err, KVT_USAGE, "--list, --published and --calibrate each stand alone");
     if (o->save && !o->calibrate)
@@ -219,6 +219,16 @@ static kvt_code print(cli *c, cost_request *r, const cost_options *o, kvt_err *e
 /* ---- the verb ------------------------------------------------------------------------------
  */
 
+static kvt_code print_list(cli *c, const char *what, kvt_err *err)
+{
+    if (strcmp(what, "geometries") == 0)
+        return cli_cost_list_geometries(c, err);
+    if (strcmp(what, "machines") == 0)
+        return cli_cost_list_machines(c, err);
+    return kvt_fail(err, KVT_USAGE, "--list: expected geometries or machines, got '%.40s'",
+                    what);
+}
+
 static kvt_code calibrate(cli *c, const cost_options *o, kvt_err *err)
 {
     kvt_machine *machine = kvt_alloc(CLI_MACHINES_MAX, sizeof *machine);
@@ -240,7 +250,7 @@ static kvt_code run(cli *c, const void *options_, int n_arg, char **arg, kvt_err
     if (check_options(c, o, n_arg, err))
         return err->code;
     if (o->list)
-        return o->list == 1 ? cli_cost_list_geometries(c, err) : cli_cost_list_machines(c, err);
+        return print_list(c, o->list, err);
     if (o->published)
         return cli_cost_figures(c, err);
     if (o->calibrate)

@@ -10,10 +10,9 @@
 /* clang-format off */
 #define COST_MARKS(X)                                                                      \
     X(ASSUMED, 'a', "slots by the policy's own rule, no trace was replayed")               \
-    X(MAPPED,  'm', "slots counted on a trace of another model")                           \
+    X(MAPPED,  'm', "slots counted on another model, or on some of the layers")               \
     X(SCALED,  's', "slots counted at another length")                                     \
-    X(DEFAULT, 'd', "published: nothing was measured of this policy on this machine, "     \
-                    "defaults stand in")                                                   \
+    X(DEFAULT, 'd', "PUBLISHED takes defaults: nothing was measured here of this policy")  \
     X(LIMIT,   'l', "a limit: an oracle's scoring costs nothing")
 /* clang-format on */
 enum {

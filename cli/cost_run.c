@@ -54,7 +54,7 @@ kvt_code cost_read_models(cli *c, cost_request *r, const char *geometry, const c
                           const char *machines, kvt_err *err)
 {
     if (geometry && cli_cost_geometry(c, &r->geometry, geometry, err))
-        return kvt_within(err, "--geometry");
+        return err->code;
     if (draft && cli_cost_geometry(c, &r->draft, draft, err))
         return kvt_within(err, "--draft");
     r->spec.geometry = geometry ? &r->geometry : NULL;

@@ -74,13 +74,13 @@ static void print_heading(const cost_block *b, const cost_view *v)
     const kvt_cost_row *r = b->row;
     printf("%s on %s: ", r->geometry, r->machine);
     if (b->least_prompt == b->most_prompt)
-        printf("%lld tokens", (long long)b->most_prompt);
+        printf("%lld", (long long)b->most_prompt);
     else
-        printf("%lld to %lld tokens", (long long)b->least_prompt, (long long)b->most_prompt);
+        printf("%lld to %lld", (long long)b->least_prompt, (long long)b->most_prompt);
+    printf(" + %lld tokens", (long long)r->response_tokens);
     if (b->n_trace > 1)
-        printf(" (%lld traces, means)", (long long)b->n_trace);
-    printf(", response %lld, batch %lld; times %s\n", (long long)r->response_tokens,
-           (long long)r->batch, v->profile);
+        printf(" (means of %lld traces)", (long long)b->n_trace);
+    printf(", batch %lld, times %s\n", (long long)r->batch, v->profile);
 }
 
 static void print_band(const char *name, const kvt_band *b, const char *behind)
@@ -88,7 +88,7 @@ static void print_band(const char *name, const kvt_band *b, const char *behind)
     if (isnan(b->lo) || isnan(b->hi))
         printf("%s ?%s", name, behind);
     else
-        printf("%s -%.0f +%.0f %%%s", name, 100 * b->lo, 100 * b->hi, behind);
+        printf("%s -%.0f+%.0f%s", name, 100 * b->lo, 100 * b->hi, behind);
 }
 
 static void print_bands(const cost_block *b)
@@ -97,7 +97,7 @@ static void print_bands(const cost_block *b)
     print_band("ttft", &b->ttft, ", ");
     print_band("eviction", &b->evict, ", ");
     print_band("tpot", &b->tpot, ", ");
-    print_band("memory", &b->memory, ": the widest of these rows\n");
+    print_band("memory", &b->memory, " % (widest)\n");
 }
 
 static kvt_code print_block(cli *c, const cost_block *b, const cost_view *v, kvt_err *err)
@@ -145,19 +145,17 @@ static void print_marks(const cost_view *v)
 
 static void print_legend(const cost_view *v)
 {
-    printf("FUSED, PUBLISHED  the eviction at the prompt's end, ms and share of the dense "
-           "prefill (full): every\n         policy implemented equally well; at the cost of "
-           "its published implementation.\n");
+    printf("FUSED, PUBLISHED  the eviction in ms, its share of the dense prefill (full):\n"
+           "         every policy implemented equally well; as its published code.\n");
     if (v->reference)
-        printf("RATIO    of that under %s to %s's at the same budget.\n", v->profile,
+        printf("RATIO    of the eviction %s to that of %s at the same budget.\n", v->profile,
                v->reference);
     printf("TTFT     to the first token, eviction included; TPOT mean over the response%s.\n",
-           v->asked->brief ? "; PEAK memory" : "");
+           v->asked->brief ? "; PEAK\n         memory" : "");
     if (v->asked->brief)
         return;
-    printf("BOUND    what prefill, eviction and a decode step wait for: c math, m memory, h "
-           "host.\n");
-    printf("FITS     the most requests together, or GiB that are missing; memory in GiB.\n");
+    printf("BOUND    what prefill, eviction and a decode step wait for: c math, m memory, h\n"
+           "         host. FITS: the most requests together, or GiB that are missing.\n");
 }
 
 /* "laq: 8 fused, 32 as-published, by the model itself", once a policy. */

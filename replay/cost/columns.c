@@ -52,7 +52,7 @@ static const kvt_column columns[] = {
     C(draft_geometry, "", "model that writes the draft; empty: there is none"),
     C(draft_tokens,   "tokens", "that were drafted before the decision"),
     C(assumed,        "", "1: slots follow from the policy's own rule, no trace was replayed"),
-    C(mapped,         "", "1: slots were counted on a trace of another model"),
+    C(mapped,         "", "1: slots were counted on a trace of another model, or of some of the layers"),
     C(scaled,         "", "1: slots were counted at another length"),
     C(is_default,     "", "1: nothing was measured of this policy on this machine; the profile's defaults stand in"),
     C(is_bound,       "", "1: an oracle: its scoring costs nothing, it is a limit"),

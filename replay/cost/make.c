@@ -27,12 +27,12 @@ static kvt_code check_weights(const make *x, const kvt_cost_geometry *g, kvt_err
         if (left < weights_short(g, best, &spec->setting))
             best = &spec->machine[i];
     }
-    double need = cost_all_bytes(g, &spec->setting) + best->runtime_bytes;
-    double left = need - best->mem_bytes;
+    double weights = cost_all_bytes(g, &spec->setting), driver = best->runtime_bytes;
+    double left = weights + driver - best->mem_bytes;
     return kvt_fail(err, KVT_NO,
-                    "the weights of %s do not fit on %s: with %.1f GB of the driver they take "
-                    "%.1f GB (%.1f GiB), it has %.1f GB (%.1f GiB): %.1f GB (%.1f GiB) short",
-                    g->g.name, best->name, best->runtime_bytes / 1e9, need / 1e9, need / gib,
+                    "%s: its weights take %.1f GB (%.1f GiB), the driver %.1f GB, and %s has "
+                    "%.1f GB (%.1f GiB): %.1f GB (%.1f GiB) short",
+                    g->g.name, weights / 1e9, weights / gib, driver / 1e9, best->name,
                     best->mem_bytes / 1e9, best->mem_bytes / gib, left / 1e9, left / gib);
 }
 

@@ -1,5 +1,6 @@
-/* memory_priv.h - the timeline of memory, walked phase by phase (memory_walk.c), for what looks
- * at each of them (memory.c) or for the peak alone (capacity.c). */
+/* memory_priv.h - the timeline of memory, walked phase by phase (memory_walk.c,
+ * memory_layers.c), for what looks at each of them (memory.c) or for the peak alone
+ * (capacity.c). */
 #ifndef REPLAY_COST_MEMORY_PRIV_H
 #define REPLAY_COST_MEMORY_PRIV_H
 
@@ -35,8 +36,29 @@ typedef struct memory_case {
 /* `n` tokens and `batch` requests instead of the case's; what the load keeps is scaled. */
 void memory_case_of(memory_case *out, const kvt_cost_case *c, double n, double batch);
 
+/* ---- memory_rows.c ---- */
+
+/* Slots of a layer as bytes, with what rounding adds to its tensors. */
+typedef struct memory_held {
+    double bytes, slack;
+} memory_held;
+
+double memory_rounding(const memory_case *x, double bytes);
+memory_held memory_held_of(const memory_case *x, double slots);
+double memory_dense(const memory_case *x, int layer, double n); /* slots of n tokens */
+double memory_kept(const memory_case *x, int layer);            /* and of what was kept */
+double memory_state(const memory_case *x, double slots, int layers);
+bool memory_same_layer(const memory_case *x, int layer); /* as the one in front of it */
+/* Rounding of what is no cache, the total. */
+void memory_finish(kvt_memory_cost *row, const memory_case *x);
+
+/* ---- phases ---- */
+
 typedef void memory_see(void *user, kvt_memory_phase phase, int layer,
                         const kvt_memory_cost *row);
+void memory_row(const memory_case *x, memory_see *see, void *user, kvt_memory_phase phase,
+                int layer, kvt_memory_cost *row); /* finishes it and shows it */
+void memory_walk_layers(const memory_case *x, memory_see *see, void *user);
 /* Every phase in order of time; rows have their totals. */
 void memory_walk(const memory_case *x, memory_see *see, void *user);
 /* The last decode step, or what is left of the prompt where none is decoded. */

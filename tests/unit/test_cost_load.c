@@ -376,10 +376,12 @@ static void a_result_on_top(void **state)
     x = load_of(r, &once, &g, &pages, N, M);
     CHECK_NEAR(x.kept[0].held, 2 * 16, 0); /* the lane of 8 frees nothing beside that of 12 */
     CHECK_NEAR(x.kept[1].held, 2 * 24, 0);
+    CHECK_NEAR(x.first.held, 2 * 16 + 2 * 24, 1e-9);
     pages.shared_pages = false;
     x = load_of(r, &once, &g, &pages, N, M);
     CHECK_NEAR(x.kept[0].held, 16 + 8, 0);
     CHECK_NEAR(x.kept[1].held, 24 + 8, 0);
+    CHECK_NEAR(x.first.held, 2 * 16 + 24 + 8, 1e-9);
     kvt_result_free(r);
 }
 
@@ -401,6 +403,10 @@ static void a_result_inside(void **state)
     x = load_of(r, &ever, &g, &plain, N, M);
     assert_int_equal(x.n_run, 1);
     CHECK_NEAR(x.run[0].slots, 48, 1e-9);
+    r->lane[0].kept_max_tokens = 30; /* somewhere in between */
+    x = load_of(r, &ever, &g, &plain, N, M);
+    CHECK_NEAR(x.run[0].slots, 48, 1e-9);
+    CHECK_NEAR(x.top.held, 48 + 30 - 13, 1e-9);
     kvt_result_free(r);
 }
 
@@ -439,6 +445,9 @@ static void another_geometry_is_mapped(void **state)
     CHECK_NEAR(x.kept[1].slots, 40, 0);
     CHECK_NEAR(x.kept[2].slots, 20 + 20 + 4 + 4, 0);
     CHECK_NEAR(x.kept[3].most, 20, 0);
+    g.g.n_kv_head = 3;
+    x = load_of(r, &once, &g, &plain, N, M);
+    CHECK_NEAR(x.kept[0].slots, 12 + 8 + 8, 0);
     kvt_result_free(r);
 }
 

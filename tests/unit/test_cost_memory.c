@@ -355,6 +355,20 @@ static void chunks_by_hand(void **state)
     CHECK_NEAR(row_of(rows, n, KVT_PHASE_ATTENTION, 1)->kv, 64 * (B + N + (N - 16)), 0);
 }
 
+static void layers_may_differ(void **state)
+{
+    (void)state;
+    kvt_phase_row rows[KVT_COST_PHASES_MAX];
+    bench b = small(&snapkv, KVT_ENGINE_FUSED);
+    predict(&b, N, 0, B);
+    b.load.kept[1] = (kvt_cost_layer){.slots = 2 * 24, .most = 30, .held = 2 * 24};
+    cost_memory(&b.out, &b.c);
+    CHECK_NEAR(b.out.steady.kv, 64 * (B + 24 + B), 0);
+    int n = kvt_cost_timeline(rows, &b.c);
+    CHECK_NEAR(row_of(rows, n, KVT_PHASE_ATTENTION, 2)->kv, 64 * (B + 24 + N), 0);
+    CHECK_NEAR(row_of(rows, n, KVT_PHASE_FFN, 2)->kv, 64 * (B + 24 + B), 0);
+}
+
 static void bits_devices_and_adapters(void **state)
 {
     (void)state;
@@ -380,9 +394,9 @@ static void allocations_are_rounded(void **state)
 {
     (void)state;
     bench b = small(&snapkv, KVT_ENGINE_FUSED);
-    b.k.machine.alloc_round = 1000;
+    b.k.machine.alloc_round = 2048;
     predict(&b, N, 0, B);
-    CHECK_NEAR(b.out.steady.slack, L * 2 * (1000 - 32 * B), 1e-9); /* 512 bytes a tensor */
+    CHECK_NEAR(b.out.steady.slack, L * 2 * (2048 - 32 * B), 1e-9); /* 512 bytes a tensor */
     b.k.machine.alloc_round = 0, b.s.fragmentation = 0.25;
     predict(&b, N, 0, B);
     CHECK_NEAR(b.out.steady.slack, 64 * L * B / 4.0, 1e-9);
@@ -500,7 +514,7 @@ static void capacity_is_the_largest(void **state)
         for (int k = 0; k < 4; k++) {
             bench b = on("llama-3.1-8b", works[i], k & 1 ? KVT_ENGINE_EAGER : KVT_ENGINE_FUSED);
             b.draft = model("llama-3.2-1b");
-            b.k.machine.alloc_round = k & 2 ? 2 * MI : 0;
+            b.k.machine.alloc_round = k & 2 ? 64 * MI : 0;
             int64_t n = 4096, budget = works[i] == &full ? n : n / 4;
             predict(&b, n, 64, budget);
             int64_t batch = b.out.max_batch, context = b.out.max_context;
@@ -538,6 +552,12 @@ static void windows_count_at_other_lengths(void **state)
     int64_t from_short = b.out.max_context;
     predict(&b, 65536, 16, 65536);
     CHECK_NEAR((double)from_short, (double)b.out.max_context, 64);
+    b.k.machine.mem_bytes = b.out.peak.weights + 0.5 * GI; /* less than the prompt takes */
+    predict(&b, 64, 16, 64);
+    from_short = b.out.max_context;
+    predict(&b, 65536, 16, 128); /* nothing is dropped, whatever the budget */
+    assert_true(from_short > 1000 && from_short < 65536);
+    CHECK_NEAR((double)from_short, (double)b.out.max_context, 64);
 }
 
 /* 30,000 predictions are made at once by a choice. */
@@ -571,6 +591,7 @@ int main(void)
         cmocka_unit_test(in_layer_by_hand),
         cmocka_unit_test(after_prefill_by_hand),
         cmocka_unit_test(chunks_by_hand),
+        cmocka_unit_test(layers_may_differ),
         cmocka_unit_test(bits_devices_and_adapters),
         cmocka_unit_test(allocations_are_rounded),
         cmocka_unit_test(parts_add_up),

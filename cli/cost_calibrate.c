@@ -45,10 +45,10 @@ static kvt_code print_constants(cli *c, const kvt_machine *before, const kvt_mac
     for (int i = 0; i < KVT_MACHINE_N && !code; i++) {
         char x[CELL], y[CELL];
         const kvt_machine_field_info *f = &kvt_machine_fields()[i];
-        if (!is_new(before, after, i))
+        if (field(before, i) == field(after, i)) /* its origin alone is another */
             continue;
-        snprintf(x, sizeof x, "%.4g", field(before, i));
-        snprintf(y, sizeof y, "%.4g", field(after, i));
+        snprintf(x, sizeof x, "%.6g", field(before, i));
+        snprintf(y, sizeof y, "%.6g", field(after, i));
         code = cli_table_row(
             t,
             (const char *[]){f->name, f->unit, x, origin(before, i), y, origin(after, i), NULL},

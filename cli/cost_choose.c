@@ -7,6 +7,7 @@
 
 #include "analyze/choose.h"
 #include "cli/cost_choose_json.h"
+#include "cli/cost_choose_say.h"
 #include "cli/table.h"
 
 enum { CELL = 192 };
@@ -49,7 +50,16 @@ static const char *with_interval(char out[CELL], const kvt_selection_row *r)
     return out;
 }
 
-static kvt_code add_row(cli_table *t, const kvt_selection_row *r, bool limits, kvt_err *err)
+/* Without limits the last column is of rows that do not fit, where there are some. */
+static bool says_more(const kvt_selection_row *row, int64_t n, bool limits)
+{
+    for (int64_t i = 0; i < n; i++)
+        limits |= row[i].fits == 0;
+    return limits;
+}
+
+static kvt_code add_row(cli_table *t, const kvt_selection_row *r, bool limits, bool more,
+                        kvt_err *err)
 {
     char lost[CELL], ttft[CELL], tpot[CELL], request[CELL], peak[CELL], steady[CELL];
     const char *cell[12] = {
@@ -63,7 +73,7 @@ static kvt_code add_row(cli_table *t, const kvt_selection_row *r, bool limits, k
         slo_print(SLO_BYTES, r->peak_bytes, peak, CELL),
         slo_print(SLO_BYTES, r->steady_bytes, steady, CELL),
         front_of(r),
-        limits_of(r, limits),
+        more ? limits_of(r, limits) : NULL,
     };
     return cli_table_row(t, cell, err);
 }
@@ -71,110 +81,30 @@ static kvt_code add_row(cli_table *t, const kvt_selection_row *r, bool limits, k
 static kvt_code print_table(cli *c, const kvt_selection_row *row, int64_t n, bool limits,
                             kvt_err *err)
 {
-    const char *const names[] = {"policy",  "growth", "budget", "lost mass", "ttft",   "tpot",
-                                 "request", "peak",   "steady", "front",     "limits", NULL};
+    bool more = says_more(row, n, limits);
+    const char *const names[] = {"policy",
+                                 "growth",
+                                 "budget",
+                                 "lost mass",
+                                 "ttft",
+                                 "tpot",
+                                 "request",
+                                 "peak",
+                                 "steady",
+                                 "front",
+                                 more ? "limits" : NULL,
+                                 NULL};
     static const cli_align align[] = {CLI_LEFT,  CLI_LEFT,  CLI_RIGHT, CLI_LEFT,
                                       CLI_RIGHT, CLI_RIGHT, CLI_RIGHT, CLI_RIGHT,
                                       CLI_RIGHT, CLI_LEFT,  CLI_LEFT};
     cli_table *t = cli_table_new(c, names, align);
     kvt_code code = t ? KVT_OK : kvt_fail_memory(err, sizeof names);
     for (int64_t i = 0; i < n && !code; i++)
-        code = add_row(t, &row[i], limits, err);
+        code = add_row(t, &row[i], limits, more, err);
     if (!code)
         code = cli_table_print(t, stdout, err);
     cli_table_free(t);
     return code;
-}
-
-/* ---- sentences -----------------------------------------------------------------------------
- */
-
-static void print_margin(const kvt_selection *c, const kvt_winner *w)
-{
-    const kvt_difference *d = &w->margin;
-    const kvt_selection_row *u;
-    if (w->runner_up < 0) {
-        printf("margin    no other policy meets the limits\n");
-        return;
-    }
-    u = &c->row[w->runner_up];
-    printf("margin    %s at %s (%s) loses %.4f more", u->policy_label, u->budget_asked,
-           u->growth, d->mean);
-    if (!isnan(d->lo))
-        printf(" [%.4f %.4f]", d->lo, d->hi);
-    if (d->separable)
-        printf(": separable (p %.2g, %lld prompts)\n", d->p_value, (long long)d->n_trace);
-    else if (d->kind == KVT_INTERVAL_PROMPTS && d->n_needed != KVT_EMPTY_INT)
-        printf("; they cannot be told apart (p %.2g): about %lld prompts would be needed\n",
-               d->p_value, (long long)d->n_needed);
-    else
-        printf("; %lld %s nothing\n", (long long)d->n_trace,
-               d->n_trace == 1 ? "trace separates" : "traces separate");
-}
-
-static void print_winner(const kvt_selection *c, const kvt_winner *w)
-{
-    const kvt_selection_row *r = &c->row[w->row];
-    printf("take      %s at %s (%s): of %lld that meet the limits it loses least, %.4f of the "
-           "mass\n",
-           r->policy_label, r->budget_asked, r->growth, (long long)w->n_meet,
-           r->lost_mass_mean_frac);
-    print_margin(c, w);
-    if (!isnan(w->headroom_frac))
-        printf("headroom  %.3g %% to the nearest limit\n", 100 * w->headroom_frac);
-    if (!isnan(r->oracle_lost_mass_mean_frac))
-        printf("limit     the best choice of as many slots would lose %.4f\n",
-               r->oracle_lost_mass_mean_frac);
-}
-
-static void print_nearest(const kvt_selection_row *row, int64_t n, const kvt_slo *slo)
-{
-    const kvt_selection_row *best = NULL;
-    double least = (double)INFINITY;
-    for (int64_t i = 0; i < n; i++)
-        if (choose_candidate(&row[i]) && (!best || slo_excess(&row[i], slo) < least)) {
-            best = &row[i];
-            least = slo_excess(best, slo);
-        }
-    if (best)
-        printf("take      nothing meets the limits; nearest is %s at %s (%s): %s\n",
-               best->policy_label, best->budget_asked, best->growth, best->missed);
-    else
-        printf("take      nothing: there are only bounds and controls\n");
-}
-
-/* The dense cache needs no policy. */
-static void print_full(const kvt_selection_row *row, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (strcmp(row[i].policy, "full") == 0 && row[i].meets) {
-            printf(
-                "note      the full cache meets the limits, too: nothing has to be evicted\n");
-            return;
-        }
-}
-
-static void print_front(const kvt_selection_row *row, int64_t n, const char *axis)
-{
-    const char *comma = "";
-    printf("front     of loss and %s:", axis);
-    for (int64_t i = 0; i < n; i++)
-        if (row[i].on_front) {
-            printf("%s %s at %s", comma, row[i].policy_label, row[i].budget_asked);
-            comma = ",";
-        }
-    printf("%s\n", *comma ? "" : " nothing");
-}
-
-/* Of rows that are ranked together one may hold more than its budget says. */
-static void print_growths(const kvt_selection_row *row, int64_t n)
-{
-    for (int64_t i = 1; i < n; i++)
-        if (strcmp(row[i].growth, row[0].growth) != 0) {
-            printf("note      growth differs: on-top policies hold the decoded tokens beside "
-                   "their budget, inside ones within it\n");
-            return;
-        }
 }
 
 /* ---- all groups ----------------------------------------------------------------------------
@@ -197,14 +127,7 @@ static kvt_code print_group(cli *c, const choice *o, const kvt_winner *w, int64_
     if (print_table(c, row, n, o->limits, err))
         return err->code;
     printf("brackets  %s\n", row->interval);
-    if (o->limits && w->row >= 0)
-        print_winner(&o->made, w);
-    else if (o->limits)
-        print_nearest(row, n, &o->slo);
-    if (o->limits)
-        print_full(row, n);
-    print_front(row, n, o->axis);
-    print_growths(row, n);
+    cli_choose_say(&o->made, w, first, next, o->limits ? &o->slo : NULL, o->axis);
     printf("\n");
     return KVT_OK;
 }

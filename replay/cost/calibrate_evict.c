@@ -40,7 +40,7 @@ kvt_code cal_evict(cal *c, const int64_t *at, int64_t n, double *left, kvt_err *
     if (n == 1)
         cal_note(c, "one eviction: evict_floor left at %g s", m->evict_floor);
     if (m->engine != KVT_ENGINE_EAGER)
-        cal_note(c, "evict_factor counts for engine eager only");
+        cal_note(c, "evict_factor counts under as-published");
     c->fitted[CAL_EVICT] = true;
     return KVT_OK;
 }

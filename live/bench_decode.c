@@ -6,7 +6,7 @@
 #include <omp.h>
 
 #include "capture/crew.h"
-#include "capture/forward_priv.h"
+#include "capture/forward_grid.h"
 #include "kvt/arena.h"
 
 enum { WEIGHT_ROUNDS = 4, KV_ROUNDS = 3, MOST_TOKENS = 2048 };

@@ -1,9 +1,9 @@
 /* bench_fields.c - from measured times to the constants of a machine.
  *
  *   peak     the best product
- *   e_lin    FLOP of a layer by the time of its products and of what decodes its weights. A
- *            prefill decodes each matrix once, whatever its length; it is counted as of
- *            layer_rows rows, where it is a per cent or less.
+ *   e_lin    FLOP of a layer by the time of its products
+ *   t_ttft   what it takes to decode all matrices to f32: a prefill does so once, whatever its
+ *            length. It is that of the model that was measured.
  *   e_att    attention at two lengths, 4 H D pairs (1 + n_half / N) / rate: two unknowns. A
  *            tile of rows multiplies all keys up to its end, half a tile more a row than
  *            it sees, twice of which is n_half. Softmax is inside: a time for each pair, as
@@ -54,11 +54,10 @@ static void products(kvt_machine *m, const bench_times *t)
         seconds += t->product[i]->best;
         best = larger(best, rate(t->product[i]));
     }
-    if (t->decoding)
-        seconds += t->decoding->best;
     SET(m, peak_flops_16, t->act_bytes == 2 ? best : 0, CALIBRATED);
     SET(m, peak_flops_32, t->square_32 ? rate(t->square_32) : best, CALIBRATED);
     SET(m, e_lin, flop / seconds / best, CALIBRATED);
+    SET(m, t_ttft, t->decoding ? t->decoding->best : 0, CALIBRATED);
 }
 
 static double peak(const kvt_machine *m)
@@ -72,6 +71,7 @@ static void attention(kvt_machine *m, const bench_times *t, int64_t head_dim)
     double a = t->near->best / t->near->amount, b = t->far->best / t->far->amount;
     double half_s = (a - b) / (1 / near - 1 / far); /* n_half / rate */
     half_s = half_s > 0 ? half_s : 0;
+    half_s = half_s < far * b / 2 ? half_s : far * b / 2; /* n_half is below `far` */
     double flops = 1 / (b - half_s / far), n_half = half_s * flops;
     double other = rate(t->other) * (mid + n_half) / mid;
     double narrow = head_dim > 64 ? other : flops, wide = head_dim > 64 ? flops : other;

@@ -69,9 +69,12 @@ static kvt_code processor(bench_task *task, int *n, bench_times *t, const bench_
                           kvt_err *err)
 {
     bench_prefill *prefill = NULL;
+    bench_attention *attention = NULL;
     bench_decode *decode = NULL;
     bench_memory *memory = NULL;
     kvt_code code = bench_prefill_new(&prefill, c, task, n, t, err);
+    if (!code)
+        code = bench_attention_new(&attention, c, task, n, t, err);
     if (!code)
         code = bench_decode_new(&decode, c, task, n, t, err);
     if (!code)
@@ -79,6 +82,7 @@ static kvt_code processor(bench_task *task, int *n, bench_times *t, const bench_
     if (!code)
         code = bench_run(task, *n, c->seconds, c->ctx, err);
     bench_prefill_free(prefill);
+    bench_attention_free(attention);
     bench_decode_free(decode);
     bench_memory_free(memory);
     t->launches_layer = LAUNCHES; /* regions of threads, capture/prefill.c */

@@ -2,7 +2,8 @@
  *
  *   bench_clock.c     tasks, repeated in turn
  *   bench_weights.c   weights of a shape, where no model is at hand
- *   bench_prefill.c   products, attention and rows as prefill runs them
+ *   bench_prefill.c   products and rows as prefill runs them
+ *   bench_attention.c attention as prefill runs it
  *   bench_decode.c    weights, keys and values, and the fixed time of a decode step
  *   bench_narrow.c    steps of models with hardly anything to read
  *   bench_memory.c    what memory gives, and a call of all threads
@@ -66,6 +67,8 @@ void bench_narrow_geometry(kvt_geometry *out, const kvt_geometry *g, int64_t n_l
 
 /* ---- what tasks work on ---- */
 
+#define BENCH_RATE 3e10 /* FLOP/s of a thread, to choose sizes by */
+
 typedef struct bench_case {
     const kvt_backend *backend;
     const kvt_weights *weights;
@@ -78,13 +81,14 @@ typedef struct bench_case {
 
 /* Makes its tasks behind task[*n]; `own` is its memory, until its free(). */
 typedef struct bench_prefill bench_prefill;
+typedef struct bench_attention bench_attention;
 typedef struct bench_decode bench_decode;
 typedef struct bench_memory bench_memory;
 
 /* What fields are made of: tasks of a machine, by what they are. NULL: not measured. */
 typedef struct bench_times {
     const bench_task *product[4]; /* q k v; o; gate up; down: FLOP of the rows */
-    const bench_task *decoding;   /* a layer's matrices as f32; amount: weights */
+    const bench_task *decoding;   /* all layers' matrices as f32; amount: weights */
     const bench_task *square;     /* of a device: its best product; NULL: the best of product */
     const bench_task *square_32;  /* of a device: the same in f32 */
     const bench_task *near, *far; /* attention at two lengths */
@@ -113,6 +117,10 @@ KVT_CHECKED kvt_code bench_prefill_new(bench_prefill **out, const bench_case *c,
                                        bench_task *task, int *n, bench_times *times,
                                        kvt_err *err);
 void bench_prefill_free(bench_prefill *p);
+KVT_CHECKED kvt_code bench_attention_new(bench_attention **out, const bench_case *c,
+                                         bench_task *task, int *n, bench_times *times,
+                                         kvt_err *err);
+void bench_attention_free(bench_attention *p);
 KVT_CHECKED kvt_code bench_decode_new(bench_decode **out, const bench_case *c, bench_task *task,
                                       int *n, bench_times *times, kvt_err *err);
 void bench_decode_free(bench_decode *d);

@@ -59,6 +59,15 @@ static void put_band(cal *c, cal_quantity q, double rms, double left_out)
     }
 }
 
+/* A draft is a prefill and steps of a model. */
+static void put_draft_band(cal *c)
+{
+    kvt_machine *m = &c->out->machine;
+    if (c->fitted[CAL_PREFILL] && c->fitted[CAL_DECODE])
+        cal_set_field(m, KVT_MACHINE_band_draft,
+                      fmax(0.12, fmax(m->band_prefill, m->band_decode_hi)));
+}
+
 /* ---- one quantity --------------------------------------------------------------------------
  */
 
@@ -159,6 +168,7 @@ static kvt_code fit_all(cal *c, kvt_err *err)
         put_residuals(c);
         for (int q = 0; q < CAL_QUANTITIES; q++)
             judge_quantity(c, (cal_quantity)q, at, x);
+        put_draft_band(c);
         put_range(c);
         put_stamp(c);
     }

@@ -545,6 +545,34 @@ static void it_is_stamped_and_saved(void **state)
     kvt_calibration_free(&c);
 }
 
+/* Prefill and decode in one file: each is fitted to its own points. Together they say how far a
+ * draft may be off: 12 % where neither misses by more. */
+static void quantities_of_one_file(void **state)
+{
+    kvt_machine base = machine("h100-sxm"), known = base;
+    kvt_calibration c;
+    (void)state;
+    known.e_lin = 0.5, known.e_att = 0.4, known.e_w = 0.7, known.e_kv = 0.6;
+    known.n_half = known.elementwise = 0;
+    FILE *f = begin();
+    for (int k = 0; k < 4; k++) {
+        int64_t batch = k % 2 ? 8 : 1, context = k / 2 ? 30000 : 2000;
+        add(f, "decode", "llama-3.1-8b", context, batch, 16,
+            decode_time(&known, "llama-3.1-8b", context, (double)batch));
+        add(f, "prefill", "llama-3.1-8b", 2048 << k, 1, 16,
+            prefill_time(&known, "llama-3.1-8b", 2048 << k));
+    }
+    calibrate(&c, &base, f);
+    CHECK_NEAR(c.machine.e_lin, 0.5, 1e-9);
+    CHECK_NEAR(c.machine.e_att, 0.4, 1e-9);
+    CHECK_NEAR(c.machine.e_w, 0.7, 1e-9);
+    CHECK_NEAR(c.machine.e_kv, 0.6, 1e-9);
+    CHECK_NEAR(c.machine.band_draft, 0.12, 0);
+    assert_true(c.machine.range_from == 2048 && c.machine.range_to == 16384); /* prompts */
+    assert_true(isnan(c.rms_evict) && c.machine.band_evict == base.band_evict);
+    kvt_calibration_free(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -565,6 +593,7 @@ int main(void)
         cmocka_unit_test(short_contexts_are_not),
         cmocka_unit_test(factor_of_the_long_floor_of_the_short),
         cmocka_unit_test(one_eviction_gives_the_factor),
+        cmocka_unit_test(quantities_of_one_file),
         cmocka_unit_test(it_is_stamped_and_saved),
     };
     return cmocka_run_group_tests(tests, open_dir, close_dir);

@@ -16,8 +16,9 @@ static void print_margin(const kvt_selection *c, const kvt_winner *w)
         return;
     }
     u = &c->row[w->runner_up];
-    printf("margin    %s at %s (%s) loses %.4f more", u->policy_label, u->budget_asked,
-           u->growth, d->mean);
+    /* Over the traces that both have; the means above may be of more. */
+    printf("margin    %s at %s (%s) loses %.4f %s", u->policy_label, u->budget_asked, u->growth,
+           fabs(d->mean), d->mean < 0 ? "less over the traces of both" : "more");
     if (!isnan(d->lo))
         printf(" [%.4f %.4f]", d->lo, d->hi);
     if (d->separable)

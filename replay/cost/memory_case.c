@@ -57,19 +57,23 @@ static double score_bytes(const memory_case *x)
     return FP32 * n * lanes * x->batch;
 }
 
-/* How much longer than after the prompt a lane is when it is longest; lanes that fill their
- * window do not grow. */
+/* How much longer than after the prompt a lane is when it is longest: by every decoded token
+ * where none is dropped, else by what the longest step says of lanes that may grow at all. */
 static double growth(const memory_case *x)
 {
     const kvt_cost_load *load = x->load;
     double kept = 0;
     int n = 0;
+    if (load->n_run == 0)
+        return 0;
+    if (!x->work->in_decode || x->work->keeps_all || x->c->setting->masked)
+        return (double)x->c->n_response;
     for (int l = 0; l < x->shape.n_layer; l++) {
         double most = load->kept[l].held / x->shape.n_lane;
         kept += load->kept[l].held;
         n += cost_layer_tokens(x->g, x->c->setting, l, INFINITY) > most;
     }
-    return n > 0 && load->n_run > 0 ? fmax(load->top.held - kept, 0) / n / x->shape.n_lane : 0;
+    return n > 0 ? fmax(load->top.held - kept, 0) / n / x->shape.n_lane : 0;
 }
 
 static void set_lengths(memory_case *x, double n)

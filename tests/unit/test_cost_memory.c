@@ -367,6 +367,29 @@ static void layers_may_differ(void **state)
     int n = kvt_cost_timeline(rows, &b.c);
     CHECK_NEAR(row_of(rows, n, KVT_PHASE_ATTENTION, 2)->kv, 64 * (B + 24 + N), 0);
     CHECK_NEAR(row_of(rows, n, KVT_PHASE_FFN, 2)->kv, 64 * (B + 24 + B), 0);
+    b.k.machine.engine = KVT_ENGINE_EAGER;
+    predict(&b, N, 4, B);
+    b.load.kept[1].most = 30; /* the longest lane is what is expanded */
+    cost_memory(&b.out, &b.c);
+    CHECK_NEAR(b.out.steady.scratch, (30 + 4) * (G * D * 2 + 2 * H * D * 2), 1e-9);
+}
+
+/* What a decision in decode moves together, and lanes that still grow. */
+static void decisions_in_decode(void **state)
+{
+    (void)state;
+    bench b = small(&ring, KVT_ENGINE_FUSED);
+    predict(&b, N, 20, B);
+    CHECK_NEAR(b.out.steady.scratch, 0, 0);
+    b.w.in_place = false, b.w.every = 4;
+    predict(&b, N, 20, B);
+    CHECK_NEAR(b.out.steady.scratch, 64 * B, 0);
+    CHECK_NEAR(b.out.steady.kv, 64 * L * (B + 4), 0);
+    b = small(&ring, KVT_ENGINE_EAGER);
+    b.g.g.window[1] = 8; /* full from the start */
+    predict(&b, 8, 20, B);
+    CHECK_NEAR(b.out.steady.kv, 64 * (2 * (B + 1) + 8), 0);
+    CHECK_NEAR(b.out.steady.scratch, (B + 1) * (G * D * 2 + 2 * H * D * 2), 1e-9);
 }
 
 static void bits_devices_and_adapters(void **state)
@@ -560,6 +583,37 @@ static void windows_count_at_other_lengths(void **state)
     CHECK_NEAR((double)from_short, (double)b.out.max_context, 64);
 }
 
+/* A share of the prompt, from a length whose windows are full and from one where none is. */
+static void shares_count_at_other_lengths(void **state)
+{
+    (void)state;
+    bench b = on("gemma-3-4b", &snapkv, KVT_ENGINE_FUSED);
+    predict(&b, 16384, 16, 4096);
+    b.k.machine.mem_bytes = b.out.peak.weights + 0.4 * GI;
+    predict(&b, 16384, 16, 4096);
+    int64_t from_long = b.out.max_context;
+    predict(&b, 64, 16, 16);
+    assert_true(from_long > 1024 && from_long < 4096);
+    CHECK_NEAR((double)from_long, (double)b.out.max_context, 8);
+}
+
+/* A long generation: windows fill while it runs. */
+static void generations_count_at_other_lengths(void **state)
+{
+    (void)state;
+    bench b = on("gemma-3-4b", &full, KVT_ENGINE_EAGER);
+    predict(&b, 64, 20000, 64);
+    assert_int_equal(b.out.peak_phase, KVT_PHASE_DECODE);
+    b.k.machine.mem_bytes = b.out.peak.total + 2000 * 1000.0;
+    predict(&b, 64, 20000, 64);
+    int64_t n = b.out.max_context;
+    assert_true(n > 64);
+    predict(&b, n, 20000, n);
+    CHECK_NEAR(b.out.short_bytes, 0, 0);
+    predict(&b, n + 1, 20000, n + 1);
+    assert_true(b.out.short_bytes > 0);
+}
+
 /* 30,000 predictions are made at once by a choice. */
 static void takes_microseconds(void **state)
 {
@@ -592,6 +646,7 @@ int main(void)
         cmocka_unit_test(after_prefill_by_hand),
         cmocka_unit_test(chunks_by_hand),
         cmocka_unit_test(layers_may_differ),
+        cmocka_unit_test(decisions_in_decode),
         cmocka_unit_test(bits_devices_and_adapters),
         cmocka_unit_test(allocations_are_rounded),
         cmocka_unit_test(parts_add_up),
@@ -601,6 +656,8 @@ int main(void)
         cmocka_unit_test(capacity_is_the_largest),
         cmocka_unit_test(what_never_fits),
         cmocka_unit_test(windows_count_at_other_lengths),
+        cmocka_unit_test(shares_count_at_other_lengths),
+        cmocka_unit_test(generations_count_at_other_lengths),
         cmocka_unit_test(takes_microseconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -158,38 +158,38 @@ static void print_legend(const cost_view *v)
            "         host. FITS: the most requests together, or GiB that are missing.\n");
 }
 
-/* "laq: 8 fused, 32 as-published, by the model itself", once a policy. */
-static void print_draft(const cost_block *b, const cost_line *l, int *said)
+/* "laq: 8 fused, 32 published, by the model itself" */
+static void print_draft(const cost_block *b, const cost_line *l)
 {
     char label[LABEL];
     const kvt_cost_row *r = l->row;
     bool itself = strcmp(r->draft_geometry, r->geometry) == 0;
-    printf("%s%s ", (*said)++ ? "; " : "DRAFTS   ", cost_label(label, sizeof label, b, r));
+    printf("DRAFT    %s: ", cost_label(label, sizeof label, b, r));
     if (l->n_of[0] && l->n_of[1] && l->draft_of[0] != l->draft_of[1])
-        printf("%lld fused, %lld published", (long long)l->draft_of[0],
+        printf("%lld tokens fused, %lld published", (long long)l->draft_of[0],
                (long long)l->draft_of[1]);
     else
-        printf("%lld", (long long)r->draft_tokens);
-    printf(" by %s", itself ? "the model itself" : r->draft_geometry);
+        printf("%lld tokens", (long long)r->draft_tokens);
+    printf(", by %s.\n", itself ? "the model itself" : r->draft_geometry);
 }
 
+/* Whether an earlier line of the block is of the same use. */
+static bool is_known(const cost_block *b, int64_t line)
+{
+    const kvt_cost_row *r = b->line[line].row;
+    for (int64_t i = 0; i < line; i++)
+        if (strcmp(b->line[i].row->policy, r->policy) == 0 &&
+            strcmp(b->line[i].row->policy_params, r->policy_params) == 0)
+            return true;
+    return false;
+}
+
+/* Once a policy: the blocks have the same ones. */
 static void print_drafts(const cost_lines *lines)
 {
-    int said = 0;
-    for (int64_t i = 0; i < lines->n && i < 1; i++) {
-        const cost_block *b = &lines->block[i];
-        for (int64_t k = 0; k < b->n; k++) {
-            const cost_line *l = &b->line[k];
-            bool first = true;
-            for (int64_t j = 0; j < k && first; j++)
-                first = strcmp(b->line[j].row->policy, l->row->policy) != 0 ||
-                        strcmp(b->line[j].row->policy_params, l->row->policy_params) != 0;
-            if (first && l->row->draft_geometry[0])
-                print_draft(b, l, &said);
-        }
-    }
-    if (said)
-        printf(".\n");
+    for (int64_t k = 0; lines->n > 0 && k < lines->block[0].n; k++)
+        if (lines->block[0].line[k].row->draft_geometry[0] && !is_known(&lines->block[0], k))
+            print_draft(&lines->block[0], &lines->block[0].line[k]);
 }
 
 /* ---- what was skipped ----------------------------------------------------------------------

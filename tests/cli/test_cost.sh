@@ -1,0 +1,275 @@
+#!/bin/sh
+# kvt cost and kvt replay --geometry: the published headline beside the fused one, JSON and CSV whose
+# parts sum to their totals, the same bytes whatever the threads and the locale, and what is refused.
+# usage: test_cost.sh KVT SOURCE-DIR
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+command -v python3 >/dev/null || skip "python3 is not here"
+cd "$scratch" || exit 1
+XDG_CACHE_HOME=$scratch/cache
+export XDG_CACHE_HOME
+
+cost() { run "$kvt" cost "$@"; }
+h100() { cost --geometry llama-3.1-8b --machine h100 "$@"; }
+
+# bad STATUS TEXT OPTION...: one line that says why.
+bad() {
+    want=$1 text=$2
+    shift 2
+    cost "$@"
+    exits "$want"
+    silent out
+    says err "$text"
+    [ "$(wc -l <err)" -eq 1 ] || fail "$ran: expected one line of error"
+}
+
+# Every part of cost.csv sums to its total, empty where nothing is known; prints the number of rows.
+cat >sums.py <<'PY'
+import csv, sys
+totals = {"prefill_s": ("prefill_", "_s"), "evict_s": ("evict_", "_s"), "tpot_mean_s": ("tpot_", "_s"),
+          "peak_bytes": ("peak_", "_bytes"), "steady_bytes": ("steady_", "_bytes")}
+others = {"tpot_first_s", "tpot_mean_s", "tpot_last_s"}
+rows = list(csv.DictReader(open(sys.argv[1], newline="")))
+for r in rows:
+    for total, (head, tail) in totals.items():
+        parts = [c for c in r if c.startswith(head) and c.endswith(tail) and c != total and c not in others]
+        assert len(parts) >= 6, (total, parts)
+        if r["status"] != "ok":
+            assert r[total] == "" and not any(r[c] for c in parts), (r["policy"], total)
+            continue
+        want, got = float(r[total]), sum(float(r[c]) for c in parts)
+        assert abs(want - got) <= 1e-9 * abs(want), (r["policy"], r["machine"], r["profile"], total, want, got)
+    if r["status"] == "ok":
+        assert abs(float(r["ttft_s"]) - float(r["prefill_s"]) - float(r["evict_s"])) <= 1e-9 * float(r["ttft_s"])
+print(len(rows))
+PY
+
+# ---- the headline
+
+h100 -p lookaheadkv,snapkv,speckv,laq,h2o -b 128 --length 4Ki,8Ki,16Ki,32Ki --profile as-published
+exits 0
+silent err
+[ "$(grep -c '^POLICY .* FUSED ms PUBLISHED ms RATIO' out)" -eq 4 ] || fail "$ran: not four tables of time"
+[ "$(awk '{ if (length($0) > 80) n++ } END { print n + 0 }' out)" -eq 0 ] ||
+    fail "$ran: wider than 80 columns: $(awk 'length($0) > 80' out | head -n 1)"
+says out "llama-3.1-8b on h100-sxm: 32768 + 256 tokens, batch 1, times as-published"
+# LookaheadKV (arXiv 2603.10899): 38.04 ms are 2.16 % of 1760 ms; LAQ takes 14.5 times as long.
+h100 -p lookaheadkv,laq -b 128 --length 32Ki --json
+exits 0
+parses
+jq -e '[.rows[] | select(.profile == "as-published") | {key: .policy, value: .}] | from_entries as $r |
+    ($r.lookaheadkv.evict_s | . > 0.0375 and . < 0.0385) and
+    ($r.lookaheadkv.evict_frac | . > 0.0210 and . < 0.0222) and
+    ($r.laq.evict_s / $r.lookaheadkv.evict_s | . > 14.5 and . < 15) and
+    $r.laq.draft_tokens == 32 and $r.full.evict_s == 0' out >/dev/null ||
+    fail "$ran: not the published ratio"
+# Fused: 4.7 and 54 ms (cost-model page, 7.6), with 8 drafts.
+jq -e '[.rows[] | select(.profile == "fused") | {key: .policy, value: .}] | from_entries as $r |
+    ($r.lookaheadkv.evict_s | . > 0.0045 and . < 0.0049) and
+    ($r.laq.evict_s | . > 0.052 and . < 0.058) and $r.laq.draft_tokens == 8' out >/dev/null ||
+    fail "$ran: not the fused times"
+jq -e 'all(.rows[]; .assumed == (if .policy == "full" then 0 else 1 end) and .trace_id == "")' out >/dev/null ||
+    fail "$ran: not marked as assumed"
+
+# Both profiles stand side by side, whichever is shown.
+for profile in fused as-published paper-lkv; do
+    h100 -p lookaheadkv,laq -b 128 --length 32Ki --profile $profile
+    exits 0
+    says out "4.66 0.38%"
+    says out "38.0 2.18%"
+    says out "times $profile"
+    says out "DRAFT    laq: 8 tokens fused, 32 published, by the model itself."
+    says out "NOTE     all rows: slots by the policy's own rule"
+done
+
+# ---- CSV
+
+h100 -p all -b 5%,256 --length 2Ki,8Ki --batch 1,8 --machine h100,l4 --csv tables -q
+exits 0
+python3 sums.py tables/cost.csv >count || fail "$ran: parts do not sum to their totals"
+[ "$(cat count)" -gt 500 ] || fail "$ran: only $(cat count) rows"
+jq -e '.tableSchema.columns | length > 60' tables/cost.csv-metadata.json >/dev/null || fail "$ran: metadata"
+says out "skipped  policy think: keys are half of the bytes"
+cp out table
+for threads in 1 4; do
+    h100 -p all -b 5%,256 --length 2Ki,8Ki --batch 1,8 --machine h100,l4 --csv - -j $threads
+    exits 0
+    silent err
+    cmp -s out tables/cost.csv || fail "$ran: other bytes than before"
+done
+h100 -p snapkv --json --csv -
+exits 2
+h100 -p snapkv --csv /dev/null/x
+exits 1
+silent out
+
+# A German locale changes no byte.
+if command -v localedef >/dev/null && localedef -i de_DE -f UTF-8 "$scratch/de_DE.UTF-8" >/dev/null 2>&1; then
+    LOCPATH=$scratch LC_ALL=de_DE.UTF-8 run "$kvt" cost --geometry llama-3.1-8b --machine h100,l4 -p all \
+        -b 5%,256 --length 2Ki,8Ki --batch 1,8 --csv german
+    exits 0
+    cmp -s german/cost.csv tables/cost.csv || fail "$ran: other numbers"
+    cmp -s out table || fail "$ran: another table"
+fi
+
+# ---- options that change what is counted
+
+peak() { # peak OPTION...: of the dense cache at 8Ki
+    h100 -p snapkv -b 128 --length 8Ki --json "$@"
+    exits 0
+    jq '[.rows[] | select(.policy == "full" and .profile == "fused")][0].peak_bytes | floor' out
+}
+more() { # more NAME A B
+    [ "$2" -gt "$3" ] || fail "$1: expected more than $3 bytes, got $2"
+}
+plain=$(peak)
+more "--weight-bits 4" "$plain" "$(peak --weight-bits 4)"
+more "--kv-bits 8" "$plain" "$(peak --kv-bits 8)"
+more "--tensor 2" "$plain" "$(peak --tensor 2)"
+more "--batch 4" "$(peak --batch 4)" "$plain"
+more "--all-logits" "$(peak --all-logits)" "$plain"
+more "--fragmentation" "$(peak --fragmentation 0.1)" "$plain"
+snap() { # snap COLUMN OPTION...: of snapkv at 8Ki, as-published
+    column=$1
+    shift
+    h100 -p snapkv -b 128 --length 8Ki --json "$@"
+    jq "[.rows[] | select(.policy == \"snapkv\" and .profile == \"as-published\")][0].$column | floor" out
+}
+more "--masked" "$(snap steady_kv_bytes --masked)" "$(snap steady_kv_bytes)"
+more "--page" "$(snap steady_kv_bytes --page 256)" "$(snap steady_kv_bytes)"
+[ "$(snap response_tokens --response 7)" -eq 7 ] || fail "--response 7 is not what was decoded"
+h100 -p speckv -b 128 --length 8Ki --draft llama-3.2-3b --json
+jq -e '.rows[] | select(.policy == "speckv") | .draft_geometry == "llama-3.2-3b"' out >/dev/null ||
+    fail "$ran: another draft"
+cost --geometry qwen3-8b --machine l4 -p kvpop:from=decisions -b 260,261 --length 8Ki
+says out "a budget of 261 or more, got 260"
+
+# ---- lists, figures, help
+
+for list in geometries machines; do
+    cost --list $list
+    exits 0
+    cost --list $list --json
+    parses
+    jq -e '.rows | length >= 17' out >/dev/null || fail "$ran: too few"
+done
+cost --published
+exits 0
+says out "LookaheadKV"
+cost --published --json
+parses
+jq -e '.rows | length > 100' out >/dev/null || fail "$ran: too few figures"
+run "$kvt" __complete geometry
+says out "llama-3.1-8b"
+run "$kvt" __complete machine
+says out "h100-sxm"
+
+# ---- refused
+
+model="--geometry llama-3.1-8b --machine h100"
+# shellcheck disable=SC2086
+{
+    bad 2 "a model is missing" -p snapkv
+    bad 2 "did you mean 'llama-3.1-8b'?" --geometry llama-3.1-8c
+    bad 2 "no machine 'h101' (did you mean 'h100'?)" --geometry llama-3.1-8b --machine h101
+    bad 1 "nothing.json" --geometry nothing.json
+    bad 1 "nothing.gguf" --geometry nothing.gguf
+    bad 1 "kvt doctor --bench" --geometry llama-3.1-8b --machine here
+    bad 2 "two of them are named 'h100-sxm'" --geometry llama-3.1-8b --machine h100,h100-sxm
+    bad 2 "length '4Kb'" $model --length 4Kb
+    bad 2 "length '0'" $model --length 0
+    bad 2 "--batch: '0'" $model --batch 0
+    bad 2 "--kv-bits: '5' is not one of 16, 8, 4" $model --kv-bits 5
+    bad 2 "--weight-bits" $model --weight-bits 0
+    bad 2 "--page: '-1' is not a whole number from 1" $model --page -1
+    bad 2 "--shared-pages needs --page" $model --shared-pages
+    bad 2 "--tensor" $model --tensor 0
+    bad 2 "keeps nothing" $model -b 0
+    bad 2 "takes 131072 bytes" $model -b 100KiB
+    bad 2 "no policy 'snapvk' (did you mean 'snapkv'?)" $model -p snapvk
+    bad 2 "is not one of floor_exact" $model --budget-rule flor
+    bad 2 "no geometry 'nope'" $model --draft nope
+    bad 2 "--slo needs --results" $model --slo ttft=2s
+    bad 2 "--save needs --calibrate" $model --save x.json
+    bad 2 "each stand alone" --published --list machines
+    bad 2 "expected geometries or machines" --list policies
+    bad 1 "nowhere" --results nowhere
+    bad 1 "nothing.csv" --machine h100 --calibrate nothing.csv
+    # 70.55e9 weights of 2 bytes are 141.1 GB, the card has 25.8 GB.
+    bad 3 "GiB) short" --geometry llama-3.1-70b --machine rtx-4090
+    bad 3 "141.1 GB" --geometry llama-3.1-70b --machine rtx-4090
+}
+cost --geometry llama-3.1-70b --machine rtx-4090,h200 -p snapkv -b 128 --length 4Ki
+exits 0
+says out "short"
+
+# ---- of traces and replays
+
+sample_trace
+mkdir few && cp "$trace" few/one.h5
+second=$(find "$source_dir/traces/samples" -maxdepth 1 -name '*.h5' | LC_ALL=C sort | sed -n 2p)
+[ -n "$second" ] && cp "$second" few/two.h5
+cost few --machine h100 -p snapkv,streaming -b 10% --json
+exits 0
+jq -e '[.rows[].trace_id] | unique | . == ["one", "two"]' out >/dev/null || fail "$ran: other traces"
+jq -e 'all(.rows[]; .assumed == (if .policy == "full" then 0 else 1 end))' out >/dev/null || fail "$ran: not assumed"
+
+replay() { run "$kvt" replay few/*.h5 -p snapkv,streaming,speckv -b 10%,25% --no-output-error -q --out results "$@"; }
+replay --geometry llama-3.1-8b --machine rtx-4090 --csv replayed
+exits 0
+says out "LOST MASS"
+says out "llama-3.1-8b on"
+says out "NOTE     all rows: slots counted on another model, or on some of the layers."
+python3 sums.py replayed/cost.csv >count || fail "$ran: parts do not sum to their totals"
+# Slots are those of the cells of the same run.
+python3 - replayed <<'PY' || fail "cost.csv: other slots than cells.csv"
+import csv, sys
+cells = {r["run_id"]: r for r in csv.DictReader(open(sys.argv[1] + "/cells.csv", newline=""))}
+rows = [r for r in csv.DictReader(open(sys.argv[1] + "/cost.csv", newline="")) if r["run_id"]]
+assert len(rows) == 2 * sum(c["status"] == "ok" for c in cells.values()), len(rows)
+for r in rows:
+    c = cells[r["run_id"]]
+    assert r["policy"] == c["policy"] and r["mapped"] == "1" and r["assumed"] == "0", r
+    assert abs(float(r["kept_tokens_mean"]) - float(c["kept_tokens_mean"])) < 1e-6 * float(c["prompt_tokens"]), r
+PY
+cp replayed/cost.csv first.csv
+cost --results results --geometry llama-3.1-8b --machine rtx-4090 --csv again
+exits 0
+cmp -s again/cost.csv first.csv || fail "$ran: other rows than those of the replay"
+replay --geometry llama-3.1-8b --machine rtx-4090 --json
+exits 0
+parses
+jq -e '.costs | length > 0' out >/dev/null || fail "$ran: no costs"
+run "$kvt" replay few/one.h5 -p snapkv -b 10% --out none --geometry llama-9
+exits 2
+[ -e none ] && fail "$ran: ran before it read its options"
+
+cost --results results --machine h100 --json
+# The samples hold three of the model's layers.
+jq -e 'all(.rows[]; .scaled == 0 and .assumed == 0 and .mapped == (if .run_id == "" then 0 else 1 end))' \
+    out >/dev/null || fail "$ran: wrong marks"
+cost --results results --geometry llama-3.1-8b --machine h100 --length 32Ki --json
+jq -e '[.rows[] | select(.run_id != "") | .mapped * .scaled] | (length > 0 and all(. == 1))' out >/dev/null ||
+    fail "$ran: is not marked"
+cost --results results --geometry llama-3.1-8b --machine h100 --slo ttft=2s,tpot=15ms
+exits 0
+says out "take"
+says out "margin"
+cost --results results --geometry llama-3.1-8b --machine h100 --slo ttft=2s,tpot=15ms --json
+exits 0
+parses
+cost --results results --machine h100 --slo ttft=1us
+exits 3
+bad 2 "foo" --results results --slo foo=1
+bad 2 "foo" --results results --axis foo
+bad 2 "brings its policies" --results results -p snapkv
+bad 2 "got both" --results results few/one.h5
+
+# Cells that were all skipped leave nothing to price.
+run "$kvt" replay few/one.h5 -p streaming -b 2 --no-controls --out skipped -q
+exits 3
+cost --results skipped --machine h100
+exits 1
+
+finish

@@ -12,7 +12,7 @@
 #include "kvt/engine.h"
 #include "kvt/pieces.h"
 
-enum { PIECES = 32, LANES_MAX = 512, SCRATCH = 4 << 20 };
+enum { LANES_MAX = 512, SCRATCH = 4 << 20 };
 
 load_shape load_shape_of(const kvt_cost_geometry *g, const kvt_cost_work *w,
                          const kvt_cost_setting *s)
@@ -175,7 +175,7 @@ void kvt_cost_load_assume(kvt_cost_load *out, const kvt_use *use, const kvt_cost
     for (int l = 0; l < shape.n_layer; l++) {
         int m = layer_classes(c, &x, work, s, l);
         if (l == 0) /* decisions fall on the same steps in every layer */
-            load_open(&b, out, &shape, n_response, PIECES,
+            load_open(&b, out, &shape, n_response, LOAD_PIECES,
                       load_path_top(&c[0].stored, (double)n_response));
         load_keep(&b, l, c, m, load_cap(g, s, l));
         load_add(&b, c, m, load_cap(g, s, l));

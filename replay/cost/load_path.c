@@ -32,10 +32,22 @@ static double stairs(double n, double page)
     return page * (page * q * (q + 1) / 2 + r * (q + 1));
 }
 
+/* Sum over s = 1 .. n of x + a s in whole pages, page by page. */
+static double slope_in_pages(double x, double a, double page, double n)
+{
+    double sum = 0, done = 0;
+    for (double top = whole(x + a, page); done < n; top += page) {
+        double upto = fmin(floor((top - x) / a + EPS), n);
+        sum += top * fmax(upto - done, 0);
+        done = fmax(upto, done);
+    }
+    return sum;
+}
+
 /* Sum over s = 1 .. n of min(x + a s, cap) in whole pages. */
 static double ramp(double x, double a, double cap, double page, double n)
 {
-    double under = below(x, a, cap, n), sum = 0;
+    double under = below(x, a, cap, n);
     double rest = n > under ? (n - under) * whole(cap, page) : 0;
     if (page <= 0)
         return under * x + a * under * (under + 1) / 2 + rest;
@@ -45,9 +57,7 @@ static double ramp(double x, double a, double cap, double page, double n)
         double from = ceil(x - EPS);
         return stairs(from + under, page) - stairs(from, page) + rest;
     }
-    for (double s = 1; s <= under; s++)
-        sum += whole(x + a * s, page);
-    return sum + rest;
+    return slope_in_pages(x, a, page, under) + rest;
 }
 
 /* Rows that see a lane which nothing was dropped from since the prompt. */

@@ -17,7 +17,7 @@ typedef struct load_path {
 } load_path;
 
 /* Sum over the rows 1 .. steps of min(slots, cap), each rounded up to whole pages (0: exact).
- * Closed, but for a slope that is no whole number with pages. */
+ * Closed, but for a slope below 1 with pages, which goes page by page. */
 double load_path_sum(const load_path *p, double cap, double page, double steps);
 /* The first row after which the path repeats itself, at most `steps`: it holds most there. */
 double load_path_top(const load_path *p, double steps);
@@ -40,6 +40,7 @@ typedef struct load_book {
     kvt_cost_run *run[KVT_COST_RUNS_MAX + 3];
 } load_book;
 
+enum { LOAD_PIECES = 32 }; /* of steps whose slots are known in closed form */
 /* Clears `out` and cuts the steps into `pieces` at most. `top`: the step that holds most; 0:
  * found by load_step(). */
 void load_open(load_book *b, kvt_cost_load *out, const load_shape *shape, int64_t steps,

@@ -175,7 +175,8 @@ static kvt_code fill(kvt_cost_load *out, reader *x, int64_t n_response, kvt_err 
     load_class *c = kvt_alloc(x->shape.n_lane, sizeof *c);
     if (!c)
         return kvt_fail(err, KVT_NOMEM, "lanes of a result: out of memory");
-    load_open(&b, out, &x->shape, n_response, KVT_COST_RUNS_MAX, top ? (double)n_response : 0);
+    load_open(&b, out, &x->shape, n_response, top ? LOAD_PIECES : KVT_COST_RUNS_MAX,
+              top ? (double)n_response : 0);
     add_layers(x, &b, c, top);
     if (!top)
         add_steps(x, &b);

@@ -367,6 +367,7 @@ POLICIES = [
     dict(score="rows", rows=64, selects=1, reads_values=1, network_flops=2.0 * 3000, network_params=3000.0),
     dict(score="columns", selects=1, whole_rows=1),
     dict(score="columns", rows_frac=0.125, selects=1),
+    dict(score="columns", selects=1),
     dict(score="keys", selects=1, reads_values=1),
     dict(score="moments", selects=1),
     dict(score="network", selects=1, network_flops=2.0 * 50000, network_params=50000.0),
@@ -428,6 +429,8 @@ def steps():
         given = SETTINGS[i % 5]
         if m == "cpu" and given.get("tensor"):
             given = SETTINGS[1]
+        if i % 7 == 0:
+            given = dict(given, batch=4000)  # bound by math
         slots = (150.0, 4096.0, 30000.0)[i % 3] * model.L * lanes
         run = dict(slots=slots, busiest=slots * (1.0, 1.5)[i % 2], held=slots + 640.0)
         parts = step(model, Machine(m), Setting(given), run, w)
@@ -448,7 +451,7 @@ def evictions():
 
 
 def papers():
-    for g, w, (n, budget) in itertools.product(MODELS, (POLICIES[2],) + tuple(POLICIES[13:]),
+    for g, w, (n, budget) in itertools.product(MODELS, (POLICIES[2],) + tuple(POLICIES[14:]),
                                                ((4096, 128), (32768, 4096), (500, 600))):
         line("paper", dict(model=g, machine="paper", n_prompt=n, budget=budget, **w),
              paper(Model(g), Model("1b"), w, n, budget))

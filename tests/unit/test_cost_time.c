@@ -174,9 +174,43 @@ static void theory_knows_no_other_policy(void **state)
     assert_true(isnan(cost.evict.total) && isnan(cost.evict.copy) && isnan(cost.ttft));
     assert_true(isnan(cost_paper_flops(&c)) && isnan(cost_paper_bytes(&c)));
     assert_true(cost.prefill.total > 0);
+    kvt_cost_work again = snapkv;
+    again.in_decode = true;
+    c.work = &again;
+    kvt_cost_predict(&cost, &c);
+    assert_true(isnan(cost.evict.total));
     c.work = &speckv; /* without the model that drafts */
     kvt_cost_predict(&cost, &c);
     assert_true(isnan(cost.evict.total));
+}
+
+static void theory_of_batches_and_short_prompts(void **state)
+{
+    (void)state;
+    kvt_cost_geometry g = model("llama-3.1-8b"), d = model("llama-3.2-1b");
+    kvt_published p = paper();
+    kvt_cost_setting one = {0}, three = {.batch = 3};
+    kvt_cost a, b;
+    kvt_cost_case c = {&g, &d, &p, &speckv, NULL, &one, 4096, 0, 128};
+    kvt_cost_predict(&a, &c);
+    double flops = cost_paper_flops(&c);
+    c.setting = &three;
+    kvt_cost_predict(&b, &c);
+    CHECK_NEAR(b.prefill.total, 3 * a.prefill.total, 1e-12);
+    CHECK_NEAR(b.evict.prefill, 3 * a.evict.prefill, 1e-12);
+    CHECK_NEAR(cost_paper_flops(&c), 3 * flops, 1e-9 * flops);
+    assert_int_equal(b.draft_tokens, 32);
+    c.work = &laq;
+    kvt_cost_predict(&b, &c);
+    assert_int_equal(b.draft_tokens, 32);
+    assert_int_equal(b.evict_bound, KVT_BOUND_MEMORY);
+    c.work = &snapkv;
+    kvt_cost_predict(&b, &c);
+    assert_int_equal(b.draft_tokens, 0);
+    kvt_prefill_cost pre; /* 16 tokens: the weights take longer than the math */
+    kvt_cost_prefill(&pre, &g, &p.machine, &one, 16);
+    CHECK_NEAR(pre.total, 2 * (double)g.theta_lin / (1800 * 0x1p30), 1e-12);
+    CHECK_NEAR(pre.linear + pre.attention, pre.total, 1e-15);
 }
 
 static void theory_ratios(void **state)
@@ -206,6 +240,14 @@ static void adapters_are_counted(void **state)
     kvt_cost_geometry g = model(r->name);
     kvt_cost_work w = lookaheadkv(&g);
     within(r->name, cost_adapter_params(&g, &w) / 1e6, r->millions, 0.005);
+}
+
+static void scorers_are_counted(void **state)
+{
+    (void)state;
+    kvt_cost_geometry g = model("llama-3.1-8b");
+    kvt_cost_work w = {.lora_params = 1000, .embed_params = 10, .network_params = 3};
+    assert_true(cost_adapter_params(&g, &w) == 1000 + 10 + 3 * 32 * 8);
 }
 
 /* ---- the same table: measured --------------------------------------------------------------
@@ -626,6 +668,7 @@ static void steps_are_summed(void **state)
     for (int t = 0; t < 5; t++)
         sum += step(&b.g, &b.p.machine, &b.s, &snapkv, 128 + t, 1);
     CHECK_NEAR(one.decode, sum, 1e-12 * sum);
+    assert_true(one.request == one.ttft + one.decode && one.ttft > one.prefill.total);
     CHECK_NEAR(one.step_mean.total * 5, sum, 1e-12 * sum);
     CHECK_NEAR(one.step_first.total, step(&b.g, &b.p.machine, &b.s, &snapkv, 128, 1), 1e-15);
     b.load.run[0].steps = 7; /* a run of equal steps */
@@ -788,7 +831,11 @@ static void bands_follow_the_machine(void **state)
     m->range_from = 4 * 4096 + 1; /* more than four times outside */
     cost = predict(&b);
     assert_true(cost.out_of_range && cost.ttft_band.lo == 0.06 && cost.step_band.hi == 0.72);
+    m->band_decode_lo = 0.8; /* a time is not below zero */
+    assert_true(predict(&b).step_band.lo == 1);
     m->range_from = 4 * 4096;
+    assert_false(predict(&b).out_of_range);
+    m->range_to = 1024;
     assert_false(predict(&b).out_of_range);
     m->range_to = 1023;
     assert_true(predict(&b).out_of_range);
@@ -825,6 +872,15 @@ static void what_binds(void **state)
     kvt_cost cost = predict(&b);
     assert_int_equal(cost.ttft_bound, KVT_BOUND_MATH);
     assert_int_equal(cost.step_bound, KVT_BOUND_MEMORY);
+    b.w = laq; /* its steps read the weights */
+    assert_int_equal(predict(&b).evict_bound, KVT_BOUND_MEMORY);
+    b.w = snapkv;
+    b.s.batch = 4000;
+    cost = predict(&b);
+    assert_int_equal(cost.step_bound, KVT_BOUND_MATH);
+    within("math of a batch", cost.step_mean.weights,
+           2 * 4000.0 * (6979321856.0 + 128256.0 * 4096) / (989e12 * 0.65), 1e-12);
+    b.s.batch = 0;
     b.p.machine.host_floor_step = 1;
     b.p.machine.launches_layer = 1e4;
     b.p.machine.t_launch = 1e-4;
@@ -835,6 +891,9 @@ static void what_binds(void **state)
     assert_string_equal(kvt_bottleneck_name(KVT_BOUND_MEMORY), "memory");
     assert_string_equal(kvt_memory_phase_name(KVT_PHASE_FFN), "prefill feed-forward");
     assert_string_equal(kvt_cost_profile_name(KVT_PROFILE_AS_PUBLISHED), "as-published");
+    assert_string_equal(kvt_bottleneck_name((kvt_bottleneck)3), "");
+    assert_string_equal(kvt_memory_phase_name((kvt_memory_phase)7), "");
+    assert_string_equal(kvt_cost_profile_name((kvt_cost_profile)3), "");
 }
 
 int main(void)
@@ -842,7 +901,9 @@ int main(void)
     struct CMUnitTest tests[64] = {
         cmocka_unit_test(theory_of_the_forward_pass),
         cmocka_unit_test(theory_knows_no_other_policy),
+        cmocka_unit_test(theory_of_batches_and_short_prompts),
         cmocka_unit_test(theory_ratios),
+        cmocka_unit_test(scorers_are_counted),
         cmocka_unit_test(measured_is_reproduced),
         cmocka_unit_test(h20_is_reproduced),
         cmocka_unit_test(pro_6000_is_reproduced),

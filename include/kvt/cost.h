@@ -447,7 +447,7 @@ KVT_API void kvt_cost_prefill(kvt_prefill_cost *out, const kvt_cost_geometry *g,
                               const kvt_machine *m, const kvt_cost_setting *s,
                               int64_t n_prompt);
 /* One decode step that reads `run` (its steps are ignored); work and load may be NULL: a full
- * cache's. `decision`: the policy decides in this step; a mean over its period otherwise. */
+ * cache's. What a decision takes is spread over its period. */
 KVT_API void kvt_cost_step(kvt_decode_cost *out, const kvt_cost_case *c,
                            const kvt_cost_run *run);
 /* Bytes that an eager scoring pass moves (24 bytes a score, keys and values expanded), one

@@ -127,7 +127,8 @@ static const char *first_policy(char *out, size_t cap, const char *list)
 {
     size_t n = kvt_use_length(list);
     snprintf(out, cap, "%.*s", (int)strcspn(list, ":,"), list);
-    return list[n] == ',' && strcmp(out, "all") != 0 ? out : NULL;
+    bool costs = strcmp(out, "all") != 0 && strcmp(out, "full") != 0;
+    return list[n] == ',' && costs ? out : NULL;
 }
 
 static kvt_code read_batches(cost_request *r, const char *text, kvt_err *err)

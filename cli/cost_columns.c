@@ -18,10 +18,11 @@ char cost_mark_letter(int mark)
 /* ---- numbers -------------------------------------------------------------------------------
  */
 
-/* Three digits or more. */
+/* Three digits or so. */
 static int decimals(double x)
 {
-    return fabs(x) < 10 ? 2 : fabs(x) < 100 ? 1 : 0;
+    double a = fabs(x);
+    return a == 0 || a >= 100 ? 0 : a >= 10 ? 1 : a >= 0.1 ? 2 : 3;
 }
 
 static const char *number(char *out, double x, const char *unit)

@@ -55,10 +55,15 @@ static cost_block *find_block(cost_lines *s, const kvt_cost_row *r, bool by_leng
         return NULL;
     }
     s->block = grown;
+    const kvt_band unknown = {NAN, NAN};
     grown[s->n] = (cost_block){.row = r,
                                .least_prompt = r->prompt_tokens,
                                .most_prompt = r->prompt_tokens,
-                               .by_length = by_length};
+                               .by_length = by_length,
+                               .ttft = unknown,
+                               .evict = unknown,
+                               .tpot = unknown,
+                               .memory = unknown};
     return &grown[s->n++];
 }
 

@@ -83,27 +83,37 @@ static void print_heading(const cost_block *b, const cost_view *v)
     printf(", batch %lld, times %s\n", (long long)r->batch, v->profile);
 }
 
-static void print_band(const char *name, const kvt_band *b, const char *behind)
+static void print_band(const char *name, const kvt_band *b, int *said)
 {
-    if (isnan(b->lo) || isnan(b->hi))
-        printf("%s ?%s", name, behind);
-    else
-        printf("%s -%.0f+%.0f%s", name, 100 * b->lo, 100 * b->hi, behind);
+    if (!isnan(b->lo) && !isnan(b->hi))
+        printf("%s%s -%.0f+%.0f", (*said)++ ? ", " : "", name, 100 * b->lo, 100 * b->hi);
 }
 
 static void print_bands(const cost_block *b)
 {
+    int said = 0;
     printf("BAND     ");
-    print_band("ttft", &b->ttft, ", ");
-    print_band("eviction", &b->evict, ", ");
-    print_band("tpot", &b->tpot, ", ");
-    print_band("memory", &b->memory, " % (widest)\n");
+    print_band("ttft", &b->ttft, &said);
+    print_band("eviction", &b->evict, &said);
+    print_band("tpot", &b->tpot, &said);
+    print_band("memory", &b->memory, &said);
+    printf(" %% (widest)\n");
+}
+
+/* The theory of a paper knows no memory. */
+static bool has_memory(const cost_block *b)
+{
+    for (int64_t i = 0; i < b->n; i++)
+        if (b->line[i].worst && !isnan(b->line[i].worst->cost.peak.total))
+            return true;
+    return false;
 }
 
 static kvt_code print_block(cli *c, const cost_block *b, const cost_view *v, kvt_err *err)
 {
     print_heading(b, v);
-    if (print_time(c, b, v, err) || (!v->asked->brief && print_memory(c, b, v, err)))
+    if (print_time(c, b, v, err) ||
+        (!v->asked->brief && has_memory(b) && print_memory(c, b, v, err)))
         return err->code;
     print_bands(b);
     printf("\n");

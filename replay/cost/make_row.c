@@ -212,21 +212,32 @@ static int64_t count_or_empty(int64_t n)
     return n < 0 ? KVT_EMPTY_INT : n;
 }
 
+static kvt_band band_of(double total, kvt_band band)
+{
+    return isnan(total) ? (kvt_band){NAN, NAN} : band;
+}
+
+/* What follows from the prediction; a number that is not known has no band and no cause. */
 static void name_cost(kvt_cost_row *r, const kvt_published *constants)
 {
-    const kvt_cost *c = &r->cost;
+    kvt_cost *c = &r->cost;
+    bool memory = !isnan(c->peak.total);
     r->is_default = constants->is_default && c->evict.total > 0;
     r->draft_tokens = c->draft_tokens;
     r->fits = isnan(c->short_bytes) ? KVT_EMPTY_INT : !(c->short_bytes > 0);
-    r->peak_layer = count_or_empty(c->peak_layer);
+    r->peak_layer = memory ? count_or_empty(c->peak_layer) : KVT_EMPTY_INT;
     r->max_batch = count_or_empty(c->max_batch);
     r->max_context_tokens = count_or_empty(c->max_context);
-    COPY(r->peak_phase, kvt_memory_phase_name(c->peak_phase));
+    COPY(r->peak_phase, memory ? kvt_memory_phase_name(c->peak_phase) : "");
     COPY(r->ttft_bottleneck, kvt_bottleneck_name(c->ttft_bound));
     if (c->evict.total > 0)
         COPY(r->evict_bottleneck, kvt_bottleneck_name(c->evict_bound));
     if (!isnan(c->step_mean.total))
         COPY(r->step_bottleneck, kvt_bottleneck_name(c->step_bound));
+    c->ttft_band = band_of(c->ttft, c->ttft_band);
+    c->evict_band = band_of(c->evict.total, c->evict_band);
+    c->step_band = band_of(c->step_mean.total, c->step_band);
+    c->memory_band = band_of(c->peak.total, c->memory_band);
 }
 
 static void fill(kvt_cost_row *r, const shared *s, const kvt_cost_setting *setting,

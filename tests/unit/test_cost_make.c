@@ -215,6 +215,27 @@ static void parts_sum_to_their_totals(void **state)
     kvt_cost_table_free(&t);
 }
 
+/* The theory of a paper knows times of prefill and eviction only: the rest is empty, not 0. */
+static void what_is_not_known_is_empty(void **state)
+{
+    static const kvt_cost_profile paper[] = {KVT_PROFILE_PAPER_LKV};
+    kvt_cost_spec spec = spec_of("lookaheadkv", "128");
+    (void)state;
+    spec.profile = paper;
+    spec.n_profile = 1;
+    kvt_cost_table t = make(&spec);
+    for (int64_t i = 0; i < t.n; i++) {
+        const kvt_cost_row *r = &t.row[i];
+        assert_true(r->cost.ttft > 0 && r->cost.ttft_band.lo >= 0);
+        assert_true(isnan(r->cost.peak.total) && isnan(r->cost.memory_band.hi));
+        assert_true(isnan(r->cost.step_mean.total) && isnan(r->cost.step_band.lo));
+        assert_true(r->peak_layer == KVT_EMPTY_INT && r->fits == KVT_EMPTY_INT);
+        assert_string_equal(r->peak_phase, "");
+        assert_string_equal(r->step_bottleneck, "");
+    }
+    kvt_cost_table_free(&t);
+}
+
 static void the_dense_cache_is_not_assumed(void **state)
 {
     kvt_cost_spec spec = spec_of("snapkv", "128");
@@ -576,6 +597,7 @@ int main(void)
         cmocka_unit_test(columns_have_names_of_their_own),
         cmocka_unit_test(rows_stand_in_order),
         cmocka_unit_test(parts_sum_to_their_totals),
+        cmocka_unit_test(what_is_not_known_is_empty),
         cmocka_unit_test(the_dense_cache_is_not_assumed),
         cmocka_unit_test(equal_budgets_are_one),
         cmocka_unit_test(all_is_every_policy),

@@ -17,12 +17,17 @@ enum { LANES_MAX = 512, SCRATCH = 4 << 20 };
 load_shape load_shape_of(const kvt_cost_geometry *g, const kvt_cost_work *w,
                          const kvt_cost_setting *s)
 {
-    bool own = w && w->page_tokens > 0;
+    bool own = w && w->page_tokens > 0, once = !w || !w->by_query_head || w->keeps_all;
     load_shape x = {.n_layer = (int)g->g.n_layer,
-                    .n_lane = (int)(w && w->by_query_head ? g->g.n_head : g->g.n_kv_head),
+                    .n_lane = (int)(once ? g->g.n_kv_head : g->g.n_head),
                     .page = own ? w->page_tokens : s->page_tokens};
     x.shared = x.page > 0 && !own && s->shared_pages;
     return x;
+}
+
+int load_rows(const kvt_cost_geometry *g, const kvt_cost_work *w)
+{
+    return (int)(w->by_query_head ? g->g.n_head : g->g.n_kv_head);
 }
 
 double load_cap(const kvt_cost_geometry *g, const kvt_cost_setting *s, int layer)
@@ -57,17 +62,17 @@ static bool needs_no_scores(const kvt_use *use)
 }
 
 static void open_splitter(splitter *x, const kvt_use *use, const kvt_cost_geometry *g,
-                          const load_shape *shape, int64_t n_prompt, int64_t budget)
+                          int n_lane, int64_t n_prompt, int64_t budget)
 {
     *x = (splitter){.use = use,
-                    .n_layer = shape->n_layer,
-                    .n_lane = shape->n_lane,
+                    .n_layer = (int)g->g.n_layer,
+                    .n_lane = n_lane,
                     .seq = {.n_prompt = n_prompt, .geometry = &g->g},
                     .budget = budget};
-    if (budget >= n_prompt || shape->n_lane > LANES_MAX || !needs_no_scores(use))
+    if (budget >= n_prompt || n_lane > LANES_MAX || !needs_no_scores(use))
         return;
     x->n_pinned = kvt_min(kvt_use_window(use, n_prompt), budget); /* rules keep their window */
-    x->lane = kvt_alloc(shape->n_lane, sizeof *x->lane);
+    x->lane = kvt_alloc(n_lane, sizeof *x->lane);
     x->scratch = x->lane ? kvt_arena_new(SCRATCH) : NULL;
 }
 
@@ -171,11 +176,11 @@ void kvt_cost_load_assume(kvt_cost_load *out, const kvt_use *use, const kvt_cost
     load_book b;
     splitter x;
     load_class c[LANES_MAX];
-    open_splitter(&x, use, g, &shape, n_prompt, kvt_max(budget, 1));
+    open_splitter(&x, use, g, load_rows(g, work), n_prompt, kvt_max(budget, 1));
     for (int l = 0; l < shape.n_layer; l++) {
         int m = layer_classes(c, &x, work, s, l);
         if (l == 0) /* decisions fall on the same steps in every layer */
-            load_open(&b, out, &shape, n_response, LOAD_PIECES,
+            load_open(&b, out, &shape, x.n_lane, n_response, LOAD_PIECES,
                       load_path_top(&c[0].stored, (double)n_response));
         load_keep(&b, l, c, m, load_cap(g, s, l));
         load_add(&b, c, m, load_cap(g, s, l));

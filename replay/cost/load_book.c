@@ -16,11 +16,12 @@ static void add_span(load_book *b, double from, double to, kvt_cost_run *run)
     b->run[b->n++] = run;
 }
 
-void load_open(load_book *b, kvt_cost_load *out, const load_shape *shape, int64_t steps,
-               int pieces, double top)
+void load_open(load_book *b, kvt_cost_load *out, const load_shape *shape, int rows,
+               int64_t steps, int pieces, double top)
 {
     memset(out, 0, sizeof *out);
-    *b = (load_book){.out = out, .shape = *shape, .steps = (double)(steps > 0 ? steps : 0)};
+    *b = (load_book){
+        .out = out, .shape = *shape, .rows = rows, .steps = (double)(steps > 0 ? steps : 0)};
     out->n_layer = shape->n_layer;
     out->n_lane = shape->n_lane;
     out->n_run = steps < pieces ? (int)b->steps : pieces;
@@ -39,16 +40,22 @@ void load_open(load_book *b, kvt_cost_load *out, const load_shape *shape, int64_
         add_span(b, top - 1, top, &out->top);
 }
 
+/* Lanes that are stored, of those that rows read. */
+static double stored_share(const load_book *b)
+{
+    return (double)b->shape.n_lane / b->rows;
+}
+
 void load_keep(load_book *b, int layer, const load_class *c, int n_class, double cap)
 {
     kvt_cost_layer *k = &b->out->kept[layer];
     double longest = 0, held = 0;
     for (int i = 0; i < n_class; i++) {
         double slots = fmin(c[i].seen.start, cap), stored = fmin(c[i].stored.start, cap);
-        k->slots += slots * c[i].n;
+        k->slots += slots * c[i].n * stored_share(b);
         k->most = fmax(k->most, slots);
         longest = fmax(longest, stored);
-        held += load_held(&b->shape, stored) * c[i].n;
+        held += load_held(&b->shape, stored) * c[i].n * stored_share(b);
     }
     /* A page of all lanes is free only when none of them has a slot in it. */
     k->held = b->shape.shared ? load_held(&b->shape, longest) * b->shape.n_lane : held;
@@ -66,13 +73,13 @@ void load_add(load_book *b, const load_class *c, int n_class, double cap)
             double h = load_path_sum(&c[i].stored, cap, page, b->to[r]) -
                        load_path_sum(&c[i].stored, cap, page, b->from[r]);
             slots += s * c[i].n;
-            held += h * c[i].n;
+            held += h * c[i].n * stored_share(b);
             most_slots = fmax(most_slots, s);
             most_held = fmax(most_held, h);
         }
         double steps = b->to[r] - b->from[r];
         b->run[r]->slots += slots / steps;
-        b->run[r]->busiest += most_slots * b->shape.n_lane / steps;
+        b->run[r]->busiest += most_slots * b->rows / steps;
         b->run[r]->held += (b->shape.shared ? most_held * b->shape.n_lane : held) / steps;
     }
 }

@@ -61,21 +61,21 @@ static void rank_lanes(int32_t *order, const kvt_result *r, int cell, int layer)
 }
 
 kvt_code load_map_new(load_map *out, const kvt_result *r, int cell, const kvt_cost_geometry *g,
-                      const load_shape *shape, kvt_err *err)
+                      int n_lane, kvt_err *err)
 {
-    int A = shape->n_lane;
+    int A = n_lane, L = (int)g->g.n_layer;
     depths d = depths_of(r, cell, g);
     int32_t *order = kvt_alloc(r->n_lane, sizeof *order);
-    *out = (load_map){.from = kvt_alloc((int64_t)shape->n_layer * A, sizeof *out->from),
+    *out = (load_map){.from = kvt_alloc((int64_t)L * A, sizeof *out->from),
                       .mapped = r->n_lane != A};
     if (!order || !out->from) {
         kvt_free(order);
         load_map_free(out);
         return kvt_fail(err, KVT_NOMEM, "lanes of a result: out of memory");
     }
-    for (int l = 0; l < shape->n_layer; l++) {
+    for (int l = 0; l < L; l++) {
         bool exact;
-        int from = nearest(r, &d, l, shape->n_layer, &exact);
+        int from = nearest(r, &d, l, L, &exact);
         out->mapped = out->mapped || !exact;
         if (r->n_lane != A)
             rank_lanes(order, r, cell, from);

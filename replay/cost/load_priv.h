@@ -34,6 +34,7 @@ typedef struct load_class {
 typedef struct load_book {
     kvt_cost_load *out;
     load_shape shape;
+    int rows; /* lanes of a layer that rows read; more than are stored where nothing leaves */
     double steps;
     int n;
     double from[KVT_COST_RUNS_MAX + 3], to[KVT_COST_RUNS_MAX + 3];
@@ -43,8 +44,8 @@ typedef struct load_book {
 enum { LOAD_PIECES = 32 }; /* of steps whose slots are known in closed form */
 /* Clears `out` and cuts the steps into `pieces` at most. `top`: the step that holds most; 0:
  * found by load_step(). */
-void load_open(load_book *b, kvt_cost_load *out, const load_shape *shape, int64_t steps,
-               int pieces, double top);
+void load_open(load_book *b, kvt_cost_load *out, const load_shape *shape, int rows,
+               int64_t steps, int pieces, double top);
 /* What a layer holds after the prompt: `slots` of each class at most its window `cap`. */
 void load_keep(load_book *b, int layer, const load_class *c, int n_class, double cap);
 /* Adds a layer's rows to all runs. */
@@ -54,6 +55,7 @@ void load_step(load_book *b, double step, const kvt_cost_run *sum);
 /* Joins equal neighbours and takes the means. */
 void load_close(load_book *b);
 
+int load_rows(const kvt_cost_geometry *g, const kvt_cost_work *w); /* of a load_book */
 double load_cap(const kvt_cost_geometry *g, const kvt_cost_setting *s, int layer); /* window */
 /* Everything stays: memory holds the dense cache, whatever rows see. */
 bool load_is_dense(const kvt_cost_work *w, const kvt_cost_setting *s);
@@ -64,8 +66,7 @@ typedef struct load_map {
     bool mapped;
 } load_map;
 KVT_CHECKED kvt_code load_map_new(load_map *out, const kvt_result *r, int cell,
-                                  const kvt_cost_geometry *g, const load_shape *shape,
-                                  kvt_err *err);
+                                  const kvt_cost_geometry *g, int n_lane, kvt_err *err);
 void load_map_free(load_map *m);
 
 #endif

@@ -23,6 +23,7 @@ typedef struct reader {
     const kvt_cost_geometry *g;
     const kvt_cost_setting *s;
     load_shape shape;
+    int rows; /* lanes that rows read */
     load_map map;
     double N, M;    /* tokens asked for */
     double longer;  /* N over the trace's */
@@ -46,7 +47,9 @@ static double channel_share(const reader *x)
         if (x->lane[i].kept_prefill_tokens != r->n_prompt ||
             x->lane[i].kept_end_tokens != r->n_prompt + r->n_response)
             return 1;
-    double part = (double)x->cell->kept_bytes / (double)x->cell->full_bytes;
+    double lanes =
+        (double)r->n_lane / (double)kvt_max(x->cell->kv_heads, 1); /* for a kv head */
+    double part = (double)x->cell->kept_bytes / (double)x->cell->full_bytes / lanes;
     return N > 0 && part < 1 ? fmax(part * (N + M) - M, 0) / N : 1;
 }
 
@@ -75,7 +78,7 @@ static load_class lane_class(const reader *x, int32_t from)
 
 static void add_layers(const reader *x, load_book *b, load_class *c, bool rows)
 {
-    int A = x->shape.n_lane;
+    int A = x->rows;
     for (int l = 0; l < x->shape.n_layer; l++) {
         double cap = load_cap(x->g, x->s, l);
         for (int a = 0; a < A; a++)
@@ -116,7 +119,7 @@ static double step_row(const reader *x, int32_t from, int64_t row, double t)
 
 static void sum_step(kvt_cost_run *out, const reader *x, int64_t row, double t)
 {
-    int A = x->shape.n_lane;
+    int A = x->rows;
     bool dense = load_is_dense(x->work, x->s);
     *out = (kvt_cost_run){.steps = 1};
     for (int l = 0; l < x->shape.n_layer; l++) {
@@ -125,12 +128,12 @@ static void sum_step(kvt_cost_run *out, const reader *x, int64_t row, double t)
             double c = fmin(step_row(x, x->map.from[l * A + a], row, t), cap);
             double in = dense ? fmin(x->N + t, cap) : c;
             out->slots += c;
-            held += load_held(&x->shape, in);
+            held += load_held(&x->shape, in) * x->shape.n_lane / A;
             most = fmax(most, c);
             longest = fmax(longest, in);
         }
         out->busiest += most * A;
-        out->held += x->shape.shared ? load_held(&x->shape, longest) * A : held;
+        out->held += x->shape.shared ? load_held(&x->shape, longest) * x->shape.n_lane : held;
     }
 }
 
@@ -172,10 +175,10 @@ static kvt_code fill(kvt_cost_load *out, reader *x, int64_t n_response, kvt_err 
 {
     load_book b;
     bool top = is_on_top(x);
-    load_class *c = kvt_alloc(x->shape.n_lane, sizeof *c);
+    load_class *c = kvt_alloc(x->rows, sizeof *c);
     if (!c)
         return kvt_fail(err, KVT_NOMEM, "lanes of a result: out of memory");
-    load_open(&b, out, &x->shape, n_response, top ? LOAD_PIECES : KVT_COST_RUNS_MAX,
+    load_open(&b, out, &x->shape, x->rows, n_response, top ? LOAD_PIECES : KVT_COST_RUNS_MAX,
               top ? (double)n_response : 0);
     add_layers(x, &b, c, top);
     if (!top)
@@ -201,6 +204,7 @@ kvt_code kvt_cost_load_result(kvt_cost_load *out, const kvt_result *r, int cell,
                 .g = g,
                 .s = s,
                 .shape = load_shape_of(g, work, s),
+                .rows = load_rows(g, work),
                 .N = (double)n_prompt,
                 .M = (double)kvt_max(n_response, 0),
                 .longer = (double)n_prompt / (double)r->n_prompt,
@@ -208,7 +212,7 @@ kvt_code kvt_cost_load_result(kvt_cost_load *out, const kvt_result *r, int cell,
     if (strcmp(x.cell->growth, "ragged") == 0 && r->n_response > 0)
         x.more = x.M / (double)r->n_response;
     x.channel = channel_share(&x);
-    if (load_map_new(&x.map, r, cell, g, &x.shape, err))
+    if (load_map_new(&x.map, r, cell, g, x.rows, err))
         return err->code;
     kvt_code code = fill(out, &x, kvt_max(n_response, 0), err);
     out->mapped = x.map.mapped;

@@ -555,6 +555,44 @@ static void a_replay_agrees_with_the_rule(void **state)
     }
 }
 
+/* Policies that drop no token: rows that read a part of the slots, and channels of keys. */
+static void nothing_leaves(void **state)
+{
+    (void)state;
+    synth_spec spec = synth_default();
+    spec.n_prompt = 48, spec.n_response = 9;
+    const char *trace = runs_trace("whole", &spec);
+    kvt_cost_geometry g = model(2, 0);
+    g.g.n_head = spec.n_head, g.g.n_kv_head = spec.n_kv_head;
+    kvt_use *u = policy("quest:page=4");
+    kvt_cost_work w;
+    kvt_cost_load x;
+    kvt_replay_spec ask = runs_spec(&trace, "quest:page=4", "12");
+    kvt_results *found = runs_replay(&ask, NULL);
+    kvt_cost_work_of(&w, u, &g, 48, 12, KVT_ACT_OWN);
+    w.page_tokens = 0;
+    CHECK_OK(kvt_cost_load_result(&x, found->result[0], 0, &w, &g, &plain, 48, 9, &err), &err);
+    CHECK_NEAR(x.last.held, 4 * (48 + 9), 1e-9); /* four lanes in all */
+    CHECK_NEAR(x.kept[1].held, 2 * 48, 1e-9);
+    /* a set for each of the 8 query heads, stored once for each kv head */
+    assert_true(x.last.slots <= 8 * 12 && x.last.slots > 4 * 12);
+    kvt_cost_load_assume(&x, u, &w, &g, &plain, 48, 9, 12);
+    CHECK_NEAR(x.last.held, 4 * (48 + 9), 1e-9);
+    CHECK_NEAR(x.last.slots, 8 * 12, 1e-9);
+    CHECK_NEAR(x.last.busiest, 8 * 12, 1e-9);
+    kvt_use_free(u);
+    kvt_results_free(found);
+    u = policy("think:window=8,recent=0");
+    ask = runs_spec(&trace, "think:window=8,recent=0", "36");
+    found = runs_replay(&ask, NULL);
+    kvt_cost_work_of(&w, u, &g, 48, 36, KVT_ACT_OWN);
+    CHECK_OK(kvt_cost_load_result(&x, found->result[0], 0, &w, &g, &plain, 48, 9, &err), &err);
+    CHECK_NEAR(x.kept[0].slots, 4 * 36, 1e-6);    /* 4 of 8 channels: 3/4 of the bytes */
+    CHECK_NEAR(x.last.slots, 8 * (36 + 9), 1e-6); /* sets of the 4 query heads */
+    kvt_use_free(u);
+    kvt_results_free(found);
+}
+
 int main(void)
 {
     struct CMUnitTest tests[64];
@@ -575,6 +613,7 @@ int main(void)
         cmocka_unit_test(another_length_is_scaled),
         cmocka_unit_test(windows_cut_a_result),
         cmocka_unit_test(skipped_cells_say_why),
+        cmocka_unit_test(nothing_leaves),
         cmocka_unit_test(a_replay_agrees_with_the_rule),
     };
     for (int i = 0; i < CHECK_COUNT(more); i++)

@@ -80,7 +80,7 @@ static const cli_option options[] = {
     {"csv", 0, CLI_TEXT, CLI_OPT(cost_options, csv), .arg = "DIR", .complete = "file",
      .help = "write every row and part as DIR/cost.csv with its metadata; -: on standard output"},
     {"calibrate", 0, CLI_TEXT, CLI_OPT(cost_options, calibrate), .arg = "FILE.csv", .complete = "file",
-     .help = "fit the constants of the machine to measured points (kvt help --doc cost)"},
+     .help = "fit the constants of the machine to measured points: columns quantity (prefill, decode, evict), geometry, prompt_tokens, seconds; batch, kv_bits, weight_bits, policy, rows where they matter"},
     {"save", 0, CLI_TEXT, CLI_OPT(cost_options, save), .arg = "FILE.json", .complete = "file",
      .help = "with --calibrate: write the machine for --machine FILE.json"},
     {"published", 0, CLI_FLAG, CLI_OPT(cost_options, published),

@@ -165,6 +165,32 @@ says out "llama-3.1-8b"
 run "$kvt" __complete machine
 says out "h100-sxm"
 
+# ---- machines that were measured
+
+# Times to the first token of an H20 (DapQ, arXiv 2603.11564).
+cat >points.csv <<'CSV'
+quantity,geometry,prompt_tokens,seconds
+prefill,llama-3.1-8b,8192,1.1106
+prefill,llama-3.1-8b,131072,60.8399
+CSV
+cost --machine h20 --calibrate points.csv --save mine.json
+exits 0
+cost --geometry llama-3.1-8b --machine mine.json -p snapkv -b 128 --length 32Ki --json
+exits 0
+# Held out: 6.5718 s were measured at 32Ki.
+jq -e '.rows[] | select(.policy == "full" and .profile == "fused") | .prefill_s | . > 6.45 and . < 6.7' \
+    out >/dev/null || fail "$ran: not the calibrated prefill"
+mkdir -p cache/kvt && cp mine.json cache/kvt/machine-here.json
+cp out named
+cost --geometry llama-3.1-8b --machine here -p snapkv -b 128 --length 32Ki --json
+exits 0
+cmp -s out named || fail "$ran: here is not the file in the cache"
+cost --geometry llama-3.1-8b -p snapkv -b 128 --length 32Ki --json
+cmp -s out named || fail "$ran: here is not the default where it was measured"
+rm cache/kvt/machine-here.json
+cost --geometry llama-3.1-8b -p snapkv -b 128 --length 32Ki --json
+jq -e 'all(.rows[]; .machine == "h100-sxm")' out >/dev/null || fail "$ran: another default machine"
+
 # ---- refused
 
 model="--geometry llama-3.1-8b --machine h100"

@@ -14,10 +14,16 @@
 
 enum { LANES_MAX = 512, SCRATCH = 4 << 20 };
 
+bool load_is_dense(const kvt_cost_work *w, const kvt_cost_setting *s)
+{
+    return w->keeps_all || s->masked;
+}
+
 load_shape load_shape_of(const kvt_cost_geometry *g, const kvt_cost_work *w,
                          const kvt_cost_setting *s)
 {
-    bool own = w && w->page_tokens > 0, once = !w || !w->by_query_head || w->keeps_all;
+    bool own = w && w->page_tokens > 0;
+    bool once = !w || !w->by_query_head || load_is_dense(w, s); /* for a kv head */
     load_shape x = {.n_layer = (int)g->g.n_layer,
                     .n_lane = (int)(once ? g->g.n_kv_head : g->g.n_head),
                     .page = own ? w->page_tokens : s->page_tokens};
@@ -34,11 +40,6 @@ double load_cap(const kvt_cost_geometry *g, const kvt_cost_setting *s, int layer
 {
     double w = s->full_windows ? 0 : g->g.window[layer];
     return w > 0 ? w : INFINITY;
-}
-
-bool load_is_dense(const kvt_cost_work *w, const kvt_cost_setting *s)
-{
-    return w->keeps_all || s->masked;
 }
 
 /* ---- sharing out ---------------------------------------------------------------------------

@@ -30,7 +30,7 @@ static passing pass_layer(const memory_case *x, int layer)
 /* A layer's part of the timeline; most models have many that are equal. */
 typedef struct layer_part {
     memory_held enter, full, leave;
-    double kept, scratch; /* slots; bytes of scores and the copy */
+    double stays, scratch; /* slots; bytes of scores and the copy */
 } layer_part;
 
 static void part_of(layer_part *out, const memory_case *x, int l)
@@ -42,9 +42,9 @@ static void part_of(layer_part *out, const memory_case *x, int l)
     out->enter = memory_held_of(x, p.enter);
     out->full = memory_held_of(x, p.full);
     out->leave = memory_held_of(x, p.leave);
-    out->kept = in_layer ? memory_kept(x, l) : 0;
+    out->stays = in_layer ? memory_kept(x, l) : memory_dense(x, l, x->n);
     out->scratch = in_layer || x->work->whole_rows ? x->score : 0;
-    out->scratch += in_layer && x->copies ? out->kept * x->slot : 0;
+    out->scratch += in_layer && x->copies ? out->stays * x->slot : 0;
 }
 
 /* Phases of the layers: each of them, or the first of the largest of either kind. */
@@ -82,10 +82,10 @@ static void offer(layer_walk *w, kvt_memory_phase phase, int l, kvt_memory_cost 
 void memory_walk_layers(const memory_case *x, memory_see *see, void *user)
 {
     layer_walk w = {.x = x, .see = see, .user = user};
-    int L = x->shape.n_layer, layers = x->work->when == KVT_WHEN_IN_LAYER;
+    int L = x->shape.n_layer;
     layer_part p = {0};
     memory_held before = {0}, later = {0};
-    double cut = 0;
+    double slots = 0;
     kvt_memory_cost row = x->base;
     bool stays =
         x->work->draft == KVT_DRAFT_MODEL; /* a draft's cache, till the prompt is cut */
@@ -100,15 +100,15 @@ void memory_walk_layers(const memory_case *x, memory_see *see, void *user)
         later.bytes -= p.enter.bytes, later.slack -= p.enter.slack;
         row.kv = before.bytes + p.full.bytes + later.bytes;
         row.slack = before.slack + p.full.slack + later.slack;
-        row.state = memory_state(x, cut, layers * l);
+        row.state = memory_state(x, slots, l);
         row.scratch = p.scratch;
         row.activations = x->token_attention * x->alive;
         offer(&w, KVT_PHASE_ATTENTION, l, &row);
         before.bytes += p.leave.bytes, before.slack += p.leave.slack;
-        cut += p.kept;
+        slots += p.stays;
         row.kv = before.bytes + later.bytes;
         row.slack = before.slack + later.slack;
-        row.state = memory_state(x, cut, layers * (l + 1));
+        row.state = memory_state(x, slots, l + 1);
         row.scratch = 0;
         row.activations = x->token_ffn * x->alive;
         offer(&w, KVT_PHASE_FFN, l, &row);

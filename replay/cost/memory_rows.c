@@ -60,7 +60,7 @@ void memory_row(const memory_case *x, memory_see *see, void *user, kvt_memory_ph
     see(user, phase, layer, row);
 }
 
-/* State beside the slots of layers that have been cut. */
+/* What a policy keeps beside the slots of layers that are through. */
 double memory_state(const memory_case *x, double slots, int layers)
 {
     return x->state_slot * slots + x->state_lane * (double)(layers * x->shape.n_lane);

@@ -44,7 +44,7 @@ static void walk_logits(const memory_case *x, memory_see *see, void *user)
     double slots = all_slots(x, cut, &row.slack);
     row.kv = slots * x->slot;
     row.draft_kv = x->work->draft == KVT_DRAFT_MODEL ? x->draft_kv : 0;
-    row.state = memory_state(x, cut ? slots : 0, cut ? x->shape.n_layer : 0);
+    row.state = memory_state(x, slots, x->shape.n_layer);
     row.activations = logits(x, x->c->setting->all_logits ? x->n : 1);
     memory_row(x, see, user, KVT_PHASE_LOGITS, -1, &row);
 }
@@ -70,7 +70,9 @@ static void walk_late(const memory_case *x, memory_see *see, void *user)
     bool draft = x->work->draft == KVT_DRAFT_SELF;
     kvt_memory_cost row = x->base;
     double slack;
-    row.kv = all_slots(x, false, &row.slack) * x->slot;
+    double slots = all_slots(x, false, &row.slack);
+    row.kv = slots * x->slot;
+    row.state = memory_state(x, slots, x->shape.n_layer);
     row.draft_kv = draft ? x->draft_kv : row.draft_kv;
     row.scratch = x->queries;
     kvt_memory_cost evict = row;

@@ -328,6 +328,12 @@ static void after_prefill_by_hand(void **state)
     CHECK_NEAR(row_of(rows, n, KVT_PHASE_EVICT, -1)->kv, 64 * L * N, 0);
     CHECK_NEAR(row_of(rows, n, KVT_PHASE_EVICT, -1)->scratch, 4 * N * G + 64 * L * B, 0);
     CHECK_NEAR(b.out.steady.kv, 64 * L * B, 0);
+    b.w.state_slot = 4, b.w.state_lane = 3; /* beside all slots until they go */
+    predict(&b, N, 0, B);
+    n = kvt_cost_timeline(rows, &b.c);
+    CHECK_NEAR(row_of(rows, n, KVT_PHASE_FFN, 0)->state, 4 * G * N + 3 * G, 0);
+    CHECK_NEAR(row_of(rows, n, KVT_PHASE_EVICT, -1)->state, L * (4 * G * N + 3 * G), 0);
+    CHECK_NEAR(b.out.steady.state, L * (4 * G * B + 3 * G), 0);
     b = small(&laq, KVT_ENGINE_FUSED);
     predict(&b, N, 0, B);
     n = kvt_cost_timeline(rows, &b.c);
@@ -497,6 +503,7 @@ static void layouts_are_ordered(void **state)
         assert_true((pages == bytes) == (budget % 64 == 0));
         CHECK_NEAR(steady_of(&heads, &exact, budget), 4 * bytes, 0);
         CHECK_NEAR(steady_of(&snapkv, &masked, budget), steady_of(&full, &exact, 4096), 0);
+        CHECK_NEAR(steady_of(&heads, &masked, budget), steady_of(&full, &exact, 4096), 0);
     }
     CHECK_NEAR(steady_of(&snapkv, &paged, 128), steady_of(&snapkv, &exact, 128), 0);
 }

@@ -165,12 +165,39 @@ static void metrics(FILE *out)
     }
 }
 
+/* Columns as a schema, cut at its room. */
+static void schema_of(kvt_schema *out, const kvt_column *c)
+{
+    *out = (kvt_schema){0};
+    for (; c->name && out->n < KVT_COLUMNS_MAX; c++)
+        out->column[out->n++] = *c;
+}
+
+bool document_table(int i, const char **name, kvt_schema *out)
+{
+    int n = 0;
+    while (kvt_report_names()[n])
+        n++;
+    if (i < n) {
+        *name = kvt_report_names()[i];
+        kvt_report_schema(*name, out);
+        return true;
+    }
+    kvt_table more[] = {kvt_comparison_table(&(kvt_comparison){0}),
+                        kvt_cost_table_of(&(kvt_cost_table){0})};
+    if (i - n >= (int)(sizeof more / sizeof more[0]))
+        return false;
+    *name = more[i - n].name;
+    schema_of(out, more[i - n].columns);
+    return true;
+}
+
 static void columns(FILE *out)
 {
     kvt_schema schema;
-    for (int i = 0; kvt_report_names()[i]; i++) {
-        fprintf(out, "%s### %s.csv\n\n", i ? "\n" : "", kvt_report_names()[i]);
-        kvt_report_schema(kvt_report_names()[i], &schema);
+    const char *name;
+    for (int i = 0; document_table(i, &name, &schema); i++) {
+        fprintf(out, "%s### %s.csv\n\n", i ? "\n" : "", name);
         document_header(out, (const char *const[]){"column", "unit", "what it is"}, 3);
         for (int k = 0; k < schema.n; k++) {
             const kvt_column *c = &schema.column[k];

@@ -12,6 +12,11 @@
 
 #include <stdio.h>
 
+#include "kvt/result.h"
+
+/* The tables that are written as CSV, by number: name and columns; false past the last. */
+bool document_table(int i, const char **name, kvt_schema *out);
+
 /* Text as Markdown: what would be read as a border or markup is escaped. */
 void document_put(FILE *out, const char *text);
 /* A row of a table with `n` cells, and the first row of one. */

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "base/version.h"
+#include "cli/document.h"
 #include "cli/help.h"
 #include "cli/opt.h"
 #include "cli/policy_text.h"
@@ -361,19 +362,20 @@ static void trace_page(FILE *out)
 static void csv_page(FILE *out)
 {
     kvt_schema schema;
+    const char *name;
     char text[400];
 
     head(out, "kvt-csv", 5, "tables of results");
     fputs("# DESCRIPTION\n\n", out);
-    put(out, "kvt report --csv writes one file a table. The first line names the columns; text "
+    put(out, "kvt report --csv writes one file a table, kvt compare and kvt cost one each. The "
+             "first line names the columns; text "
              "is quoted, "
              "numbers are bare and read back equal; what is undefined is empty. Beside "
              "NAME.csv stands "
              "NAME.csv-metadata.json with the type and unit of each column.");
     fputs("\n\n", out);
-    for (int i = 0; kvt_report_names()[i]; i++) {
-        fprintf(out, "# %s.csv\n\n", kvt_report_names()[i]);
-        kvt_report_schema(kvt_report_names()[i], &schema);
+    for (int i = 0; document_table(i, &name, &schema); i++) {
+        fprintf(out, "# %s.csv\n\n", name);
         for (int k = 0; k < schema.n; k++) {
             const kvt_column *c = &schema.column[k];
             snprintf(text, sizeof text, "%s%s%s.", c->help,
@@ -381,7 +383,7 @@ static void csv_page(FILE *out)
             item(out, c->name, "", text);
         }
     }
-    fputs("# SEE ALSO\n\n*kvt-report*(1)\n", out);
+    fputs("# SEE ALSO\n\n*kvt-report*(1), *kvt-compare*(1), *kvt-cost*(1)\n", out);
 }
 
 /* ---- the browser ----------------------------------------------------------------------------

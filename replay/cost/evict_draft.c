@@ -4,7 +4,8 @@
  *   model   prefill of a second model, and m of its steps on the whole prompt (SpecKV)
  *
  * As published, a measured step takes the place of a predicted one; it grows by what the draft
- * model's keys and values take to move. */
+ * model's keys and values take to move. It was measured on one model: a larger one's steps take
+ * at least what the device does with keys and values that it reads once. */
 #include "replay/cost/time_priv.h"
 
 int64_t cost_draft_tokens(const kvt_cost_case *c)
@@ -34,14 +35,13 @@ double cost_extra_tokens(const kvt_cost_case *c)
                                              : (double)c->work->extra_tokens;
 }
 
-static void add_step(cost_bound *by, const kvt_decode_cost *d)
-{
-    by->memory += d->weights + d->kv + d->exchange;
-    by->host += d->fixed + d->host;
-}
+typedef struct draft_time {
+    double total, memory; /* s; of it reading */
+    double least;         /* without the host, keys and values read once */
+} draft_time;
 
 /* m steps of the case's model behind n tokens of cache. */
-static double steps(cost_bound *by, const kvt_cost_case *c, double n, int64_t m)
+static draft_time steps(const kvt_cost_case *c, double n, int64_t m)
 {
     const kvt_geometry *g = &c->geometry->g;
     bool windows = false;
@@ -49,7 +49,8 @@ static double steps(cost_bound *by, const kvt_cost_case *c, double n, int64_t m)
         windows = g->window[l] > 0;
     cost_steps s;
     cost_steps_of(&s, c);
-    double sum = 0;
+    double traffic = c->constants->machine.kv_traffic;
+    draft_time sum = {0};
     for (int64_t i = 0; i < m; i++) {
         double at = n + (double)i;
         double tokens =
@@ -57,8 +58,9 @@ static double steps(cost_bound *by, const kvt_cost_case *c, double n, int64_t m)
         kvt_cost_run run = {.slots = tokens * (double)g->n_kv_head};
         kvt_decode_cost one;
         cost_step_at(&one, &s, &run);
-        add_step(by, &one);
-        sum += one.total;
+        sum.memory += one.weights + one.kv + one.exchange;
+        sum.total += one.total;
+        sum.least += one.total - one.host - (traffic > 1 ? one.kv - one.kv / traffic : 0);
     }
     return sum;
 }
@@ -69,8 +71,6 @@ static double measured(const kvt_cost_case *c)
     const kvt_published *k = c->constants;
     if (c->work->draft != KVT_DRAFT_MODEL || k->draft_step_tokens <= 0)
         return k->draft_step;
-    if (!c->draft)
-        return NAN;
     double further = cost_tokens(c->draft, c->setting, (double)c->n_prompt) -
                      cost_tokens(c->draft, c->setting, (double)k->draft_step_tokens);
     double bytes = further * (double)c->draft->g.n_kv_head *
@@ -97,11 +97,6 @@ void cost_draft(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c)
         out->prefill = c->draft ? draft_prefill(by, c) : NAN;
     if (m <= 0)
         return;
-    if (c->constants->draft_step > 0) {
-        out->draft = (double)m * measured(c);
-        by->host += out->draft;
-        return;
-    }
     if (other && !c->draft) {
         out->draft = NAN;
         return;
@@ -111,5 +106,13 @@ void cost_draft(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c)
     own.work = NULL;
     own.load = NULL;
     double cache = (double)(other || c->n_prompt < c->budget ? c->n_prompt : c->budget);
-    out->draft = steps(by, &own, cache, m);
+    draft_time time = steps(&own, cache, m);
+    double real = (double)m * measured(c);
+    if (c->constants->draft_step > 0)
+        out->draft = real > time.least ? real : time.least;
+    else
+        out->draft = time.total;
+    double reading = time.memory < out->draft ? time.memory : out->draft;
+    by->memory += reading;
+    by->host += out->draft - reading;
 }

@@ -302,16 +302,17 @@ def evict(g, draft, m, s, w, pub, n, budget):
         out["prefill"] = p["total"] - p["constant"]
     own = draft if w.get("draft") == "model" else g
     cache = n if w.get("draft") == "model" else min(n, budget)
+    total = least = measured = 0.0
     for i in range(drafts):
-        if pub.get("draft_step"):
-            one = pub["draft_step"]
-            if w["draft"] == "model" and pub.get("draft_step_tokens"):
-                more = sum(held(own, s, l, n) - held(own, s, l, pub["draft_step_tokens"]) for l in range(own.L))
-                one += more * own.G * slot_bytes(own, m, s) * kv_share(own, s) / (m.mem_bw * m.e_m)
-            out["draft"] += one
-        else:
-            slots = sum(held(own, s, l, cache + i) for l in range(own.L)) * own.G
-            out["draft"] += step(own, m, s, dict(slots=slots, busiest=0, held=0), {})["total"]
+        slots = sum(held(own, s, l, cache + i) for l in range(own.L)) * own.G
+        one = step(own, m, s, dict(slots=slots, busiest=0, held=0), {})
+        total += one["total"]
+        least += one["fixed"] + one["weights"] + one["kv"] / max(1, m.kv_traffic) + one["exchange"]
+        measured += pub.get("draft_step", 0)
+        if w["draft"] == "model" and pub.get("draft_step_tokens"):
+            more = sum(held(own, s, l, n) - held(own, s, l, pub["draft_step_tokens"]) for l in range(own.L))
+            measured += more * own.G * slot_bytes(own, m, s) * kv_share(own, s) / (m.mem_bw * m.e_m)
+    out["draft"] = max(least, measured) if pub.get("draft_step") else total
     if w.get("first_stage"):
         out["draft"] += sum(stage(g, m, s, w, n, budget, drafts, 0.0, rows, 1).values())
     extra = 0.0

@@ -1,13 +1,11 @@
 /* memory_walk.c - the phases of a request, and the memory in each.
  *
- *   load               weights, adapters, a draft's weights
- *   draft              of a second model, in front of the prompt; of the model itself, behind
- * it attention, ffn     layer by layer: what earlier layers hold, this one's dense cache, and
- *                      later ones' where chunks were there before; a policy that cuts in the
- *                      layer scores and copies here
- *   logits             of the last token, or of all
- *   eviction           of a policy that waits for all layers: the dense cache and the copy
- *   decode             the first step, the one that holds most, the last */
+ *   load              weights, adapters, a draft's weights
+ *   draft             of a second model: before the prompt; of the model itself: behind it
+ *   attention, ffn    layer by layer (memory_layers.c)
+ *   logits            of the last token, or of all
+ *   eviction          of a policy that waits for all layers: the dense cache and the copy
+ *   decode            the first step, the one that holds most, the last */
 #include "replay/cost/memory_priv.h"
 
 #include <math.h>

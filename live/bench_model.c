@@ -2,17 +2,16 @@
 #include "live/bench_priv.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "kvt/arena.h"
 
-enum { STEPS = 16, ROUNDS = 3, LENGTHS = KVT_BENCH_ROWS_MAX / 2 };
+enum { STEPS = 32, GROUP = 4, ROUNDS = 3, LENGTHS = KVT_BENCH_ROWS_MAX / 2 };
 static const double ENOUGH = 60; /* s: no round begins that would end behind it */
 
 typedef struct timed {
     int64_t n;
-    double prefill, step; /* the shortest prefill; the shortest median of steps */
+    double prefill, step; /* the shortest prefill; a step of the shortest GROUP of them */
     double took;          /* of the last round, all of it */
 } timed;
 
@@ -30,12 +29,6 @@ double bench_kv_bits(const kvt_model *m)
     return d ? 8 * (double)dev_type_size(d->type) : 32; /* capture/forward.h: all f32 */
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void keep_less(double *to, double seconds)
 {
     if (*to == 0 || seconds < *to)
@@ -43,7 +36,7 @@ static void keep_less(double *to, double seconds)
 }
 
 /* On a device passes are enqueued: the logits that are read at their end wait for them. */
-static kvt_code wait(const forward *f, kvt_err *err)
+static kvt_code settle(const forward *f, kvt_err *err)
 {
     float logit;
     return forward_on_device(f) ? forward_logit_of(f, 0, &logit, err) : KVT_OK;
@@ -51,18 +44,19 @@ static kvt_code wait(const forward *f, kvt_err *err)
 
 static kvt_code run_passes(const runs *r, timed *t, forward *f, kvt_err *err)
 {
-    double begin = clock_now(), step[STEPS];
-    if (forward_prefill(f, r->id, t->n, err) || wait(f, err))
+    double begin = clock_now();
+    if (forward_prefill(f, r->id, t->n, err) || settle(f, err))
         return err->code;
     keep_less(&t->prefill, clock_now() - begin);
-    for (int i = 0; i < STEPS; i++) {
+    for (int i = 0; i < STEPS; i += GROUP) {
         begin = clock_now();
-        if (forward_step(f, r->id[i], err) || wait(f, err))
+        for (int k = 0; k < GROUP; k++)
+            if (forward_step(f, r->id[i + k], err))
+                return err->code;
+        if (settle(f, err))
             return err->code;
-        step[i] = clock_now() - begin;
+        keep_less(&t->step, (clock_now() - begin) / GROUP);
     }
-    qsort(step, STEPS, sizeof *step, ascending);
-    keep_less(&t->step, step[STEPS / 2]);
     return KVT_OK;
 }
 

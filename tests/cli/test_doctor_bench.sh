@@ -42,7 +42,7 @@ bench --model small.gguf --lengths 16 --save new/laptop.json
 exits 0
 says out "predicted from these, and measured without a recording"
 grep -qE '^prefill +16 .* [+-][0-9.]+ %' "$scratch/out" || fail "$ran: no line of a prefill"
-grep -qE '^decode +2[0-9] .* [+-][0-9.]+ %' "$scratch/out" || fail "$ran: no line of a step"
+grep -qE '^decode +32 .* [+-][0-9.]+ %' "$scratch/out" || fail "$ran: no line of a step"
 
 # What is refused, in one line.
 bad() { # bad STATUS TEXT OPTION...

@@ -202,6 +202,7 @@ static kvt_code print(cli *c, cost_request *r, const cost_options *o, kvt_err *e
 {
     const char *list = r->spec.policies ? r->spec.policies : "all";
     const cli_cost_view view = {.profile = (kvt_cost_profile)o->profile,
+                                .setting = &r->spec.setting,
                                 .reference =
                                     first_policy(r->reference, sizeof r->reference, list)};
     if (o->csv && cli_cost_csv(c, &r->table, o->csv, err))

@@ -15,6 +15,8 @@ char cost_mark_letter(int mark)
     return letters[mark];
 }
 
+#define LEAST 0.0005 /* less is 0 in three decimals */
+
 /* ---- numbers -------------------------------------------------------------------------------
  */
 
@@ -29,17 +31,19 @@ static const char *number(char *out, double x, const char *unit)
 {
     if (isnan(x))
         snprintf(out, COST_CELL, "-");
+    else if (x > 0 && x < LEAST)
+        snprintf(out, COST_CELL, "<0.001%s", unit);
     else
         snprintf(out, COST_CELL, "%.*f%s", decimals(x), x, unit);
     return out;
 }
 
-static const char *seconds(char *out, double s)
+const char *cost_seconds(char *out, double s)
 {
     return s >= 1 ? number(out, s, " s") : number(out, s * 1e3, " ms");
 }
 
-static const char *gib(char *out, double bytes)
+const char *cost_gib(char *out, double bytes)
 {
     return number(out, bytes / (1 << 30), "");
 }
@@ -73,7 +77,7 @@ static const char *budget(char *out, const cost_line *l)
     return out;
 }
 
-/* "64 req.", or how much is missing. */
+/* "batch 64"; "batch 8, 65.0 short" where the batch that was asked for does not fit. */
 static const char *fits(char *out, const cost_line *l)
 {
     char lack[COST_CELL];
@@ -82,8 +86,11 @@ static const char *fits(char *out, const cost_line *l)
         snprintf(out, COST_CELL, "?");
     else if (r->fits)
         snprintf(out, COST_CELL, "batch %lld", (long long)r->max_batch);
+    else if (r->max_batch > 0)
+        snprintf(out, COST_CELL, "batch %lld, %.20s short", (long long)r->max_batch,
+                 cost_gib(lack, r->cost.short_bytes));
     else
-        snprintf(out, COST_CELL, "%.20s short", gib(lack, r->cost.short_bytes));
+        snprintf(out, COST_CELL, "%.20s short", cost_gib(lack, r->cost.short_bytes));
     return out;
 }
 
@@ -149,13 +156,13 @@ COLUMN(ratio_cell)
 COLUMN(ttft_cell)
 {
     UNUSED;
-    return seconds(out, l->ttft);
+    return cost_seconds(out, l->ttft);
 }
 
 COLUMN(tpot_cell)
 {
     UNUSED;
-    return seconds(out, l->tpot);
+    return cost_seconds(out, l->tpot);
 }
 
 COLUMN(bound_cell)
@@ -173,19 +180,19 @@ COLUMN(mark_cell)
 COLUMN(peak_cell)
 {
     UNUSED;
-    return gib(out, l->worst->cost.peak.total);
+    return cost_gib(out, l->worst->cost.peak.total);
 }
 
 COLUMN(steady_cell)
 {
     UNUSED;
-    return gib(out, l->worst->cost.steady.total);
+    return cost_gib(out, l->worst->cost.steady.total);
 }
 
 COLUMN(kv_cell)
 {
     UNUSED;
-    return gib(out, l->worst->cost.kv_mean);
+    return cost_gib(out, l->worst->cost.kv_mean);
 }
 
 COLUMN(fits_cell)
@@ -197,7 +204,9 @@ COLUMN(fits_cell)
 COLUMN(phase_cell)
 {
     UNUSED;
-    snprintf(out, COST_CELL, "%s", l->worst->peak_phase);
+    const char *phase = l->worst->peak_phase, prefix[] = "prefill ";
+    size_t n = strncmp(phase, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
+    snprintf(out, COST_CELL, "%s", phase + n);
     return out;
 }
 

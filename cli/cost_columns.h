@@ -45,5 +45,8 @@ COST_COLUMNS(X)
 #undef X
 
 char cost_mark_letter(int mark); /* of COST_AT_* */
+/* "38.0 ms", "1.24 s"; GiB without their unit. Into out [COST_CELL]; return out. */
+const char *cost_seconds(char *out, double s);
+const char *cost_gib(char *out, double bytes);
 
 #endif

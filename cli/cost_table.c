@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "cli/cost_best.h"
 #include "cli/cost_columns.h"
+#include "cli/cost_legend.h"
 #include "cli/cost_lines.h"
 #include "cli/replay_table.h"
 #include "kvt/arena.h"
@@ -86,18 +88,18 @@ static void print_heading(const cost_block *b, const cost_view *v)
 static void print_band(const char *name, const kvt_band *b, int *said)
 {
     if (!isnan(b->lo) && !isnan(b->hi))
-        printf("%s%s -%.0f+%.0f", (*said)++ ? ", " : "", name, 100 * b->lo, 100 * b->hi);
+        printf("%s%s -%.0f to +%.0f", (*said)++ ? ", " : "", name, 100 * b->lo, 100 * b->hi);
 }
 
 static void print_bands(const cost_block *b)
 {
     int said = 0;
-    printf("BAND     ");
+    printf("BAND %%   ");
     print_band("ttft", &b->ttft, &said);
     print_band("eviction", &b->evict, &said);
     print_band("tpot", &b->tpot, &said);
     print_band("memory", &b->memory, &said);
-    printf(" %% (widest)\n");
+    printf("\n");
 }
 
 /* The theory of a paper knows no memory. */
@@ -116,90 +118,10 @@ static kvt_code print_block(cli *c, const cost_block *b, const cost_view *v, kvt
         (!v->asked->brief && has_memory(b) && print_memory(c, b, v, err)))
         return err->code;
     print_bands(b);
+    if (cost_best_print(b, err))
+        return err->code;
     printf("\n");
     return KVT_OK;
-}
-
-/* ---- legend --------------------------------------------------------------------------------
- */
-
-static void find_marks(cost_view *v, const cost_lines *lines)
-{
-    unsigned any = 0, all = ~0u;
-    for (int64_t i = 0; i < lines->n; i++)
-        for (int64_t k = 0; k < lines->block[i].n; k++) {
-            const cost_line *l = &lines->block[i].line[k];
-            if (strcmp(l->row->policy, "full") == 0)
-                continue;
-            any |= l->marks;
-            all &= l->marks;
-        }
-    v->shared = any & all;
-    v->varied = any & ~all;
-}
-
-static void print_marks(const cost_view *v)
-{
-    static const char *const text[] = {
-#define X(id, letter, text) text,
-        COST_MARKS(X)
-#undef X
-    };
-    for (int i = 0; i < COST_MARKS_N; i++) {
-        if (v->varied >> i & 1)
-            printf("MARK %c   %s.\n", cost_mark_letter(i), text[i]);
-        if (v->shared >> i & 1)
-            printf("NOTE     all rows: %s.\n", text[i]);
-    }
-}
-
-static void print_legend(const cost_view *v)
-{
-    printf("FUSED, PUBLISHED  the eviction in ms, its share of the dense prefill (full):\n"
-           "         every policy implemented equally well; as its published code.\n");
-    if (v->reference)
-        printf("RATIO    of the eviction %s to that of %s at the same budget.\n", v->profile,
-               v->reference);
-    printf("TTFT     to the first token, eviction included; TPOT mean over the response%s.\n",
-           v->asked->brief ? "; PEAK\n         memory" : "");
-    if (v->asked->brief)
-        return;
-    printf("BOUND    what prefill, eviction and a decode step wait for: c math, m memory, h\n"
-           "         host. FITS: the most requests together, or GiB that are missing.\n");
-}
-
-/* "laq: 8 fused, 32 published, by the model itself" */
-static void print_draft(const cost_block *b, const cost_line *l)
-{
-    char label[LABEL];
-    const kvt_cost_row *r = l->row;
-    bool itself = strcmp(r->draft_geometry, r->geometry) == 0;
-    printf("DRAFT    %s: ", cost_label(label, sizeof label, b, r));
-    if (l->n_of[0] && l->n_of[1] && l->draft_of[0] != l->draft_of[1])
-        printf("%lld tokens fused, %lld published", (long long)l->draft_of[0],
-               (long long)l->draft_of[1]);
-    else
-        printf("%lld tokens", (long long)r->draft_tokens);
-    printf(", by %s.\n", itself ? "the model itself" : r->draft_geometry);
-}
-
-/* Whether an earlier line of the block is of the same use. */
-static bool is_known(const cost_block *b, int64_t line)
-{
-    const kvt_cost_row *r = b->line[line].row;
-    for (int64_t i = 0; i < line; i++)
-        if (strcmp(b->line[i].row->policy, r->policy) == 0 &&
-            strcmp(b->line[i].row->policy_params, r->policy_params) == 0)
-            return true;
-    return false;
-}
-
-/* Once a policy: the blocks have the same ones. */
-static void print_drafts(const cost_lines *lines)
-{
-    for (int64_t k = 0; lines->n > 0 && k < lines->block[0].n; k++)
-        if (lines->block[0].line[k].row->draft_geometry[0] && !is_known(&lines->block[0], k))
-            print_draft(&lines->block[0], &lines->block[0].line[k]);
 }
 
 /* ---- what was skipped ----------------------------------------------------------------------
@@ -252,13 +174,11 @@ kvt_code cli_cost_table(cli *c, const kvt_cost_table *t, const cli_cost_view *as
     kvt_code code = cost_lines_make(&lines, t, v.profile, err);
     if (code)
         return code;
-    find_marks(&v, &lines);
+    cost_marks_find(&v, &lines);
     for (int64_t i = 0; i < lines.n && !code; i++)
         code = print_block(c, &lines.block[i], &v, err);
     if (!code) {
-        print_legend(&v);
-        print_marks(&v);
-        print_drafts(&lines);
+        cost_legend_print(&v, &lines);
         code = print_skipped(t, err);
     }
     cost_lines_free(&lines);

@@ -6,9 +6,10 @@
 #include "kvt/cost.h"
 
 typedef struct cli_cost_view {
-    kvt_cost_profile profile; /* whose times and memory are shown */
-    const char *reference;    /* policy that evictions are compared with; NULL: none */
-    bool brief;               /* one table, for a place below another one */
+    kvt_cost_profile profile;        /* whose times and memory are shown */
+    const char *reference;           /* policy that evictions are compared with; NULL: none */
+    bool brief;                      /* one table, for a place below another one */
+    const kvt_cost_setting *setting; /* said where it is another than usual; NULL: it is not */
 } cli_cost_view;
 
 /* For each machine, length and batch: the eviction as fused and as published side by side, then

@@ -237,6 +237,7 @@ typedef struct kvt_cost_work {
     kvt_draft_kind draft;
     int64_t draft_tokens;  /* generated one at a time before the decision */
     bool first_stage;      /* an eviction for the draft's own cache in front of it (LAQ) */
+    int64_t first_rows;    /* scoring queries of that one; 0: as many as of the second */
     bool selects;          /* ranks and picks; false: positions alone (a ring) */
     double network_flops;  /* of a scorer, for each token and lane */
     double network_params; /* its weights, for each lane */

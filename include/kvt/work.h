@@ -36,6 +36,8 @@ typedef struct kvt_work {
     int64_t draft_tokens; /* generated one at a time before the decision */
     bool draft_model;     /* by a second, smaller model, which reads the prompt, too */
     bool draft_evicts;    /* on a cache that is cut for the draft first */
+    int64_t draft_window; /* last queries of the prompt that score for that cut; 0: as many as
+                             for the other one */
     double repeats;       /* the prompt runs so many times more behind itself (KVzip) */
 
     /* How it scores. */

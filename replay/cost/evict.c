@@ -124,10 +124,10 @@ static void decide(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c, 
  * implementation's measured time contains. The total is no sum of rounded parts: it never falls
  * as the prompt grows. */
 static void stage(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c, const cut *k,
-                  double before, int passes)
+                  double before, double rows, int passes)
 {
     *out = (kvt_evict_cost){.extra = before, .total = before};
-    decide(out, by, c, k, cost_scoring_rows(c), passes);
+    decide(out, by, c, k, rows, passes);
     double launches = out->host;
     bool ranks = c->work->selects || c->work->score != KVT_SCORE_NONE;
     if (c->constants->machine.engine == KVT_ENGINE_EAGER && k->layers > 0 && ranks &&
@@ -144,9 +144,10 @@ void cost_evict_by(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c)
         return;
     cut k = cut_of(c, (double)c->n_prompt);
     cost_draft(out, by, c);
+    double rows = cost_scoring_rows(c), first_rows = (double)c->work->first_rows;
     if (c->work->first_stage)
-        stage(&first, by, c, &k, 0, 1);
-    stage(&last, by, c, &k, extra(by, c), c->work->k_passes);
+        stage(&first, by, c, &k, 0, first_rows > 0 ? first_rows : rows, 1);
+    stage(&last, by, c, &k, extra(by, c), rows, c->work->k_passes);
     last.prefill = out->prefill;
     last.draft = out->draft + first.total;
     last.total += last.prefill + last.draft;

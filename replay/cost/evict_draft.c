@@ -40,8 +40,8 @@ typedef struct draft_time {
     double least;         /* without the host, keys and values read once */
 } draft_time;
 
-/* m steps of the case's model behind n tokens of cache. */
-static draft_time steps(const kvt_cost_case *c, double n, int64_t m)
+/* m steps of the case's model behind n tokens of cache in each of `lanes`. */
+static draft_time steps(const kvt_cost_case *c, double lanes, double n, int64_t m)
 {
     const kvt_geometry *g = &c->geometry->g;
     bool windows = false;
@@ -55,7 +55,7 @@ static draft_time steps(const kvt_cost_case *c, double n, int64_t m)
         double at = n + (double)i;
         double tokens =
             windows ? cost_tokens(c->geometry, c->setting, at) : at * (double)g->n_layer;
-        kvt_cost_run run = {.slots = tokens * (double)g->n_kv_head};
+        kvt_cost_run run = {.slots = tokens * lanes};
         kvt_decode_cost one;
         cost_step_at(&one, &s, &run);
         sum.memory += one.weights + one.kv + one.exchange;
@@ -106,7 +106,10 @@ void cost_draft(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c)
     own.work = NULL;
     own.load = NULL;
     double cache = (double)(other || c->n_prompt < c->budget ? c->n_prompt : c->budget);
-    draft_time time = steps(&own, cache, m);
+    /* its own cache is cut as the decision cuts: one set a query head where that has them */
+    const kvt_geometry *g = &own.geometry->g;
+    bool apart = !other && c->work->by_query_head;
+    draft_time time = steps(&own, (double)(apart ? g->n_head : g->n_kv_head), cache, m);
     double real = (double)m * measured(c);
     if (c->constants->draft_step > 0)
         out->draft = real > time.least ? real : time.least;

@@ -69,6 +69,7 @@ static void add_prompt(kvt_cost_work *out, const kvt_work *w, const kvt_geometry
                  : w->draft_model    ? KVT_DRAFT_MODEL
                                      : KVT_DRAFT_SELF;
     out->first_stage = w->draft_evicts;
+    out->first_rows = w->draft_window;
 }
 
 /* ---- when ----------------------------------------------------------------------------------

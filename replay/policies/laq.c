@@ -103,6 +103,7 @@ static void work(const void *params_, kvt_work *work)
     (void)params_;
     work->draft_tokens = 8; /* as published; fewer where the draft ends */
     work->draft_evicts = true;
+    work->draft_window = 32;
 }
 
 const kvt_policy kvt_policy_laq = {

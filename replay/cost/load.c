@@ -105,25 +105,38 @@ static bool ask(const splitter *x, int64_t *share, int layer)
     return true;
 }
 
-/* Classes of equal lanes of a layer, into n [n_lane] and share [n_lane]; returns how many. */
-static int split_layer(const splitter *x, int64_t *share, int *n, int layer)
+/* What the lanes of a layer may hold: classes of equal ones. */
+typedef struct shares {
+    int64_t slots[LANES_MAX];
+    int n[LANES_MAX]; /* lanes */
+    int n_class;
+} shares;
+
+static void split_layer(shares *out, const splitter *x, int layer)
 {
     int64_t all[LANES_MAX];
-    int m = 0;
-    if (!x->scratch || !ask(x, all, layer)) {
-        share[0] = x->budget;
-        n[0] = x->n_lane;
-        return 1;
-    }
+    out->slots[0] = x->budget;
+    out->n[0] = x->n_lane;
+    out->n_class = 1;
+    if (!x->scratch || !ask(x, all, layer))
+        return;
+    out->n_class = 0;
     for (int i = 0; i < x->n_lane; i++) {
         int at = 0;
-        while (at < m && share[at] != all[i])
+        while (at < out->n_class && out->slots[at] != all[i])
             at++;
-        if (at == m)
-            share[m] = all[i], n[m++] = 0;
-        n[at]++;
+        if (at == out->n_class)
+            out->slots[at] = all[i], out->n[out->n_class++] = 0;
+        out->n[at]++;
     }
-    return m;
+}
+
+static bool same_shares(const shares *a, const shares *b)
+{
+    bool same = a->n_class == b->n_class;
+    for (int i = 0; i < a->n_class && same; i++)
+        same = a->slots[i] == b->slots[i] && a->n[i] == b->n[i];
+    return same;
 }
 
 /* ---- lanes over the steps ------------------------------------------------------------------
@@ -153,20 +166,18 @@ static load_path path_of(const kvt_use *use, const kvt_cost_work *w, double N, d
     return p;
 }
 
-static int layer_classes(load_class *c, const splitter *x, const kvt_cost_work *w,
-                         const kvt_cost_setting *s, int layer)
+static void layer_classes(load_class *c, const splitter *x, const shares *share,
+                          const kvt_cost_work *w, const kvt_cost_setting *s)
 {
-    int64_t share[LANES_MAX];
-    int n[LANES_MAX], m = split_layer(x, share, n, layer);
     double N = (double)x->seq.n_prompt;
-    for (int i = 0; i < m; i++) {
-        load_path seen = path_of(x->use, w, N, (double)share[i]);
+    for (int i = 0; i < share->n_class; i++) {
+        double slots = (double)share->slots[i];
+        load_path seen = path_of(x->use, w, N, slots);
         c[i] = (load_class){.seen = seen,
                             .stored = load_is_dense(w, s) ? dense(N) : seen,
-                            .seen_cap = w->keeps_all ? (double)share[i] : INFINITY,
-                            .n = n[i]};
+                            .seen_cap = w->keeps_all ? slots : INFINITY,
+                            .n = share->n[i]};
     }
-    return m;
 }
 
 void kvt_cost_load_assume(kvt_cost_load *out, const kvt_use *use, const kvt_cost_work *work,
@@ -176,15 +187,23 @@ void kvt_cost_load_assume(kvt_cost_load *out, const kvt_use *use, const kvt_cost
     load_shape shape = load_shape_of(g, work, s);
     load_book b;
     splitter x;
+    shares share[2]; /* of this layer and of the one in front of it, in turn */
     load_class c[LANES_MAX];
     open_splitter(&x, use, g, load_rows(g, work), n_prompt, kvt_max(budget, 1));
     for (int l = 0; l < shape.n_layer; l++) {
-        int m = layer_classes(c, &x, work, s, l);
+        shares *is = &share[l % 2];
+        double cap = load_cap(g, s, l);
+        split_layer(is, &x, l);
+        if (l > 0 && cap == load_cap(g, s, l - 1) && same_shares(is, &share[(l - 1) % 2])) {
+            load_same(&b, l);
+            continue;
+        }
+        layer_classes(c, &x, is, work, s);
         if (l == 0) /* decisions fall on the same steps in every layer */
             load_open(&b, out, &shape, x.n_lane, n_response, LOAD_PIECES,
                       load_path_top(&c[0].stored, (double)n_response));
-        load_keep(&b, l, c, m, load_cap(g, s, l));
-        load_add(&b, c, m, load_cap(g, s, l));
+        load_keep(&b, l, c, is->n_class, cap);
+        load_add(&b, c, is->n_class, cap);
     }
     load_close(&b);
     out->assumed = true;

@@ -48,40 +48,69 @@ static double stored_share(const load_book *b)
 
 void load_keep(load_book *b, int layer, const load_class *c, int n_class, double cap)
 {
-    kvt_cost_layer *k = &b->out->kept[layer];
+    kvt_cost_layer k = {0};
     double longest = 0, held = 0;
     for (int i = 0; i < n_class; i++) {
         double slots = fmin(c[i].seen.start, cap), stored = fmin(c[i].stored.start, cap);
-        k->slots += slots * c[i].n * stored_share(b);
-        k->most = fmax(k->most, slots);
+        k.slots += slots * c[i].n * stored_share(b);
+        k.most = fmax(k.most, slots);
         longest = fmax(longest, stored);
         held += load_held(&b->shape, stored) * c[i].n * stored_share(b);
     }
     /* A page of all lanes is free only when none of them has a slot in it. */
-    k->held = b->shape.shared ? load_held(&b->shape, longest) * b->shape.n_lane : held;
+    k.held = b->shape.shared ? load_held(&b->shape, longest) * b->shape.n_lane : held;
+    b->out->kept[layer] = b->kept = k;
+}
+
+/* A path's slots in each span, in whole pages; spans that follow each other share an end. */
+static void span_sums(double *out, const load_book *b, const load_path *p, double cap,
+                      double page)
+{
+    double done = 0;
+    for (int r = 0; r < b->n; r++) {
+        double from = r > 0 && b->from[r] == b->to[r - 1]
+                          ? done
+                          : load_path_sum(p, cap, page, b->from[r]);
+        done = load_path_sum(p, cap, page, b->to[r]);
+        out[r] = done - from;
+    }
+}
+
+static void add_layer(load_book *b)
+{
+    for (int r = 0; r < b->n; r++) {
+        b->run[r]->slots += b->layer[r].slots;
+        b->run[r]->busiest += b->layer[r].busiest;
+        b->run[r]->held += b->layer[r].held;
+    }
 }
 
 void load_add(load_book *b, const load_class *c, int n_class, double cap)
 {
-    double page = (double)b->shape.page;
-    for (int r = 0; r < b->n; r++) {
-        double slots = 0, held = 0, most_slots = 0, most_held = 0;
-        for (int i = 0; i < n_class; i++) {
-            double see = fmin(cap, c[i].seen_cap);
-            double s = load_path_sum(&c[i].seen, see, 0, b->to[r]) -
-                       load_path_sum(&c[i].seen, see, 0, b->from[r]);
-            double h = load_path_sum(&c[i].stored, cap, page, b->to[r]) -
-                       load_path_sum(&c[i].stored, cap, page, b->from[r]);
-            slots += s * c[i].n;
-            held += h * c[i].n * stored_share(b);
-            most_slots = fmax(most_slots, s);
-            most_held = fmax(most_held, h);
+    enum { SPANS = KVT_COST_RUNS_MAX + 3 };
+    double seen[SPANS], stored[SPANS], longest[SPANS] = {0};
+    memset(b->layer, 0, sizeof b->layer);
+    for (int i = 0; i < n_class; i++) {
+        span_sums(seen, b, &c[i].seen, fmin(cap, c[i].seen_cap), 0);
+        span_sums(stored, b, &c[i].stored, cap, (double)b->shape.page);
+        for (int r = 0; r < b->n; r++) {
+            double steps = b->to[r] - b->from[r];
+            kvt_cost_run *x = &b->layer[r];
+            x->slots += seen[r] * c[i].n / steps;
+            x->busiest = fmax(x->busiest, seen[r] * b->rows / steps);
+            x->held += stored[r] * c[i].n * stored_share(b) / steps;
+            longest[r] = fmax(longest[r], stored[r] / steps);
         }
-        double steps = b->to[r] - b->from[r];
-        b->run[r]->slots += slots / steps;
-        b->run[r]->busiest += most_slots * b->rows / steps;
-        b->run[r]->held += (b->shape.shared ? most_held * b->shape.n_lane : held) / steps;
     }
+    for (int r = 0; b->shape.shared && r < b->n; r++)
+        b->layer[r].held = longest[r] * b->shape.n_lane;
+    add_layer(b);
+}
+
+void load_same(load_book *b, int layer)
+{
+    b->out->kept[layer] = b->kept;
+    add_layer(b);
 }
 
 void load_step(load_book *b, double step, const kvt_cost_run *sum)

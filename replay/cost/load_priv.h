@@ -39,6 +39,8 @@ typedef struct load_book {
     int n;
     double from[KVT_COST_RUNS_MAX + 3], to[KVT_COST_RUNS_MAX + 3];
     kvt_cost_run *run[KVT_COST_RUNS_MAX + 3];
+    kvt_cost_layer kept;                       /* of the layer that was added last */
+    kvt_cost_run layer[KVT_COST_RUNS_MAX + 3]; /* its part of each run */
 } load_book;
 
 enum { LOAD_PIECES = 32 }; /* of steps whose slots are known in closed form */
@@ -50,6 +52,8 @@ void load_open(load_book *b, kvt_cost_load *out, const load_shape *shape, int ro
 void load_keep(load_book *b, int layer, const load_class *c, int n_class, double cap);
 /* Adds a layer's rows to all runs. */
 void load_add(load_book *b, const load_class *c, int n_class, double cap);
+/* Keeps and adds a layer that is as the one in front of it. */
+void load_same(load_book *b, int layer);
 /* Adds all layers of one step (1, 2, ...), in order. */
 void load_step(load_book *b, double step, const kvt_cost_run *sum);
 /* Joins equal neighbours and takes the means. */

@@ -68,7 +68,7 @@ static void offer(layer_walk *w, kvt_memory_phase phase, int l, kvt_memory_cost 
     most += row->slack + w->x->c->setting->fragmentation * most +
             memory_rounding(w->x, row->scratch) +
             (row->state > 0 ? memory_rounding(w->x, row->state) : 0);
-    if (l > 0 && !(most > w->most[k]))
+    if (!(most > w->most[k]))
         return;
     w->most[k] = most;
     w->at[k] = l;
@@ -79,9 +79,18 @@ static void offer(layer_walk *w, kvt_memory_phase phase, int l, kvt_memory_cost 
     w->row[k].activations = row->activations;
 }
 
+/* The end of the chunk before the last one: nothing is cut, and every layer has all of it. */
+static void offer_chunk(layer_walk *w, const kvt_memory_cost *base, const memory_held *all)
+{
+    kvt_memory_cost row = *base;
+    row.kv = all->bytes, row.slack = all->slack;
+    row.activations = w->x->token_ffn * w->x->alive;
+    offer(w, KVT_PHASE_FFN, -1, &row);
+}
+
 void memory_walk_layers(const memory_case *x, memory_see *see, void *user)
 {
-    layer_walk w = {.x = x, .see = see, .user = user};
+    layer_walk w = {.x = x, .see = see, .user = user, .most = {-1, -1}};
     int L = x->shape.n_layer;
     layer_part p = {0};
     memory_held before = {0}, later = {0};
@@ -95,6 +104,8 @@ void memory_walk_layers(const memory_case *x, memory_see *see, void *user)
         part_of(&p, x, l);
         later.bytes += p.enter.bytes, later.slack += p.enter.slack;
     }
+    if (x->last > 0)
+        offer_chunk(&w, &row, &later);
     for (int l = 0; l < L; l++) {
         part_of(&p, x, l);
         later.bytes -= p.enter.bytes, later.slack -= p.enter.slack;

@@ -162,6 +162,13 @@ bool slo_any(const kvt_slo *slo)
     return false;
 }
 
+/* Three digits. */
+static const char *print_time(double x, const char *unit, char *out, size_t cap)
+{
+    snprintf(out, cap, "%.*f %s", x >= 99.95 ? 0 : x >= 9.995 ? 1 : 2, x, unit);
+    return out;
+}
+
 const char *slo_print(slo_kind kind, double x, char *out, size_t cap)
 {
     if (isnan(x))
@@ -171,11 +178,11 @@ const char *slo_print(slo_kind kind, double x, char *out, size_t cap)
     else if (kind == SLO_BYTES)
         size_print((int64_t)x, out, cap);
     else if (x >= 1 || x == 0)
-        snprintf(out, cap, "%.3g s", x);
+        print_time(x, "s", out, cap);
     else if (x >= 1e-3)
-        snprintf(out, cap, "%.3g ms", x * 1e3);
+        print_time(x * 1e3, "ms", out, cap);
     else
-        snprintf(out, cap, "%.3g us", x * 1e6);
+        print_time(x * 1e6, "us", out, cap);
     return out;
 }
 

@@ -40,21 +40,26 @@ static void print_winner(const kvt_selection *c, const kvt_winner *w)
            r->lost_mass_mean_frac);
     print_margin(c, w);
     if (!isnan(w->headroom_frac))
-        printf("headroom  %.3g %% to the nearest limit\n", 100 * w->headroom_frac);
+        printf("headroom  %.3g %% below the nearest limit\n", 100 * w->headroom_frac);
     if (!isnan(r->oracle_lost_mass_mean_frac))
-        printf("limit     the best choice of as many slots would lose %.4f\n",
+        printf("oracle    the best choice of as many slots would lose %.4f\n",
                r->oracle_lost_mass_mean_frac);
+}
+
+/* Passes its limits by less; of what memory does not hold, the smaller one. */
+static bool is_nearer(const kvt_selection_row *a, const kvt_selection_row *b,
+                      const kvt_slo *slo)
+{
+    double x = slo_excess(a, slo), y = slo_excess(b, slo);
+    return x < y || (isinf(x) && isinf(y) && a->peak_bytes < b->peak_bytes);
 }
 
 static void print_nearest(const kvt_selection_row *row, int64_t n, const kvt_slo *slo)
 {
     const kvt_selection_row *best = NULL;
-    double least = (double)INFINITY;
     for (int64_t i = 0; i < n; i++)
-        if (choose_candidate(&row[i]) && (!best || slo_excess(&row[i], slo) < least)) {
+        if (choose_candidate(&row[i]) && (!best || is_nearer(&row[i], best, slo)))
             best = &row[i];
-            least = slo_excess(best, slo);
-        }
     if (best)
         printf("take      nothing meets the limits; nearest is %s at %s (%s): %s\n",
                best->policy_label, best->budget_asked, best->growth, best->missed);
@@ -76,7 +81,7 @@ static void print_full(const kvt_selection_row *row, int64_t n)
 static void print_front(const kvt_selection_row *row, int64_t n, const char *axis)
 {
     const char *comma = "";
-    printf("front     of loss and %s:", axis);
+    printf("front     * of loss and %s, no other one has less of both:", axis);
     for (int64_t i = 0; i < n; i++)
         if (row[i].on_front) {
             printf("%s %s at %s", comma, row[i].policy_label, row[i].budget_asked);
@@ -90,8 +95,8 @@ static void print_growths(const kvt_selection_row *row, int64_t n)
 {
     for (int64_t i = 1; i < n; i++)
         if (strcmp(row[i].growth, row[0].growth) != 0) {
-            printf("note      growth differs: on-top policies hold the decoded tokens beside "
-                   "their budget, inside ones within it\n");
+            printf("note      +: decoded tokens come on top of this budget; elsewhere they "
+                   "count in it (inside)\n");
             return;
         }
 }

@@ -104,6 +104,10 @@ static void print_columns(const cost_view *v, const cost_lines *lines)
                     : "of the memory of one device, STEADY at the last step, KV MEAN keys and "
                       "values over the steps: all in GiB (2^30 bytes). FITS: the most requests "
                       "together, and GiB that are missing where this batch does not fit.");
+    if (v->asked->profile == KVT_PROFILE_PAPER_LKV)
+        say("NOTE",
+            "times paper-lkv: the theory of LookaheadKV's paper, at the rates of an H100 "
+            "PCIe whatever the machine is; it has neither decode nor memory.");
     say("BAND %", "how far off each may be: the widest of its rows.");
 }
 

@@ -166,7 +166,7 @@ static void least_loss_within_the_limits(void **state)
     assert_true(r->is_winner && r->meets && r->missed[0] == 0);
     r = row_of(&s, "cee", "40%");
     assert_true(!r->meets && !r->is_winner && r->on_front);
-    assert_string_equal(r->missed, "tpot 18 ms, 20 % over");
+    assert_string_equal(r->missed, "tpot 18.0 ms, 20 % over");
     /* Rows lie by rising loss. */
     assert_string_equal(s.row[0].policy, "cee");
     assert_string_equal(s.row[3].budget_asked, "5%");
@@ -275,9 +275,9 @@ static void nothing_meets(void **state)
     assert_true(won.row == -1 && won.runner_up == -1 && won.n_meet == 0 && won.n_row == 2);
     assert_true(isnan(won.headroom_frac));
     assert_string_equal(row_of(&s, "aye", "10%")->missed,
-                        "ttft 4 s, 100 % over; peak 30.0 GiB, 25 % over");
+                        "ttft 4.00 s, 100 % over; peak 30.0 GiB, 25 % over");
     assert_string_equal(row_of(&s, "bee", "10%")->missed,
-                        "ttft 2.5 s, 25 % over; lost 20 %, 33 % over");
+                        "ttft 2.50 s, 25 % over; lost 20 %, 33 % over");
     assert_true(!row_of(&s, "aye", "10%")->is_winner && !row_of(&s, "bee", "10%")->is_winner);
     end(&w, &s);
 }

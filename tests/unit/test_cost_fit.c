@@ -508,7 +508,33 @@ static void one_eviction_gives_the_factor(void **state)
     CHECK_NEAR(c.machine.evict_factor, 4.05, 0.015); /* 32 scoring rows are the policy's own */
     assert_true(c.machine.evict_floor == 0.011);
     assert_non_null(strstr(c.note, "evict_floor left at 0.011 s"));
+    assert_non_null(strstr(c.note, "evict_factor of snapkv:window=32 counts for every policy"));
     kvt_calibration_free(&c);
+}
+
+/* SnapKV's times of 8,192 to 32,768 tokens (LookaheadKV, table 15) follow their traffic (4.05
+ * times that of the longest gives 19.4 ms at 8,192): they show no floor, and 20.17 ms is none.
+ * At 4,096 the traffic would take 9.7 ms, and 13.14 ms were measured: that is the floor. */
+static void long_evictions_show_no_floor(void **state)
+{
+    static const double snapkv[] = {13.14e-3, 20.17e-3, 37.12e-3, 77.67e-3};
+    kvt_machine base = machine("h100-sxm");
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        kvt_calibration c;
+        FILE *f = begin();
+        for (int i = first; i < 4; i++)
+            fprintf(f, "evict,llama-3.1-8b,%d,,,,32,%.17g\n", 4096 << i, snapkv[i]);
+        calibrate(&c, &base, f);
+        CHECK_NEAR(c.machine.evict_factor, 4.05, 0.015);
+        CHECK_NEAR(c.machine.evict_floor, first ? 0.011 : 13.14e-3, 1e-12);
+        assert_true(c.machine.origin[KVT_MACHINE_evict_floor] ==
+                    (first ? KVT_ORIGIN_DEFAULT : KVT_ORIGIN_CALIBRATED));
+        assert_true(!strstr(c.note, "evict_floor left at") == !first);
+        if (!first) /* without it: 11 ms */
+            CHECK_NEAR(c.point[0].left_out_frac, 11 / 13.14 - 1, 1e-9);
+        kvt_calibration_free(&c);
+    }
 }
 
 /* ---- what comes out ------------------------------------------------------------------------
@@ -593,6 +619,7 @@ int main(void)
         cmocka_unit_test(short_contexts_are_not),
         cmocka_unit_test(factor_of_the_long_floor_of_the_short),
         cmocka_unit_test(one_eviction_gives_the_factor),
+        cmocka_unit_test(long_evictions_show_no_floor),
         cmocka_unit_test(quantities_of_one_file),
         cmocka_unit_test(it_is_stamped_and_saved),
     };

@@ -25,6 +25,11 @@ double cost_weight_bits(const kvt_cost_setting *s)
     return s->weight_bits > 0 ? s->weight_bits : 16;
 }
 
+double cost_lanes(const kvt_cost_geometry *g, const kvt_cost_work *w)
+{
+    return (double)(w && w->by_query_head ? g->g.n_head : g->g.n_kv_head);
+}
+
 double cost_kv_split(const kvt_cost_geometry *g, const kvt_cost_setting *s)
 {
     int64_t d = cost_tensor(s);

@@ -21,6 +21,9 @@ int64_t cost_batch(const kvt_cost_setting *s);  /* at least 1 */
 int64_t cost_tensor(const kvt_cost_setting *s); /* at least 1 */
 double cost_kv_bits(const kvt_cost_setting *s);
 double cost_weight_bits(const kvt_cost_setting *s);
+/* Lanes of a layer: kv heads; query heads where the work has a set for each. `w` may be NULL.
+ */
+double cost_lanes(const kvt_cost_geometry *g, const kvt_cost_work *w);
 /* Devices that share the kv heads: at most as many as there are. */
 double cost_kv_split(const kvt_cost_geometry *g, const kvt_cost_setting *s);
 /* Matrices inside the layers; the output matrix; everything that is stored. Under weight-only

@@ -22,7 +22,7 @@ typedef struct place {
     const kvt_machine *m;
     double mem_bw;
     double slot;         /* bytes of a slot on this device, of all requests */
-    double lanes, heads; /* lanes of all layers; query heads of a lane */
+    double lanes, heads; /* lanes of all layers; query heads of one that is ranked */
 } place;
 
 static double every(const kvt_cost_work *w)
@@ -74,6 +74,9 @@ static double step_token(const place *p)
     }
     if (w->joins)
         time += 2 * p->slot * p->lanes / moves;
+    /* a lane's own state, once each way between two decisions */
+    time += 2 * w->state_lane * p->lanes * (double)cost_batch(s) /
+            cost_kv_split(p->c->geometry, s) / moves / every(w);
     if (w->every > 1) /* a decision of its own, not a part of the step's kernels */
         time +=
             DECISION_LAUNCHES * (double)p->c->geometry->g.n_layer * p->m->t_launch / every(w);
@@ -91,12 +94,6 @@ static void add_policy(cost_step_rates *out, const place *p)
 
 /* ---- a step --------------------------------------------------------------------------------
  */
-
-static double lanes_of_layer(const kvt_cost_case *c)
-{
-    return (double)(c->work && c->work->by_query_head ? c->geometry->g.n_head
-                                                      : c->geometry->g.n_kv_head);
-}
 
 static void rates_of(cost_step_rates *out, const place *p, double weight_bytes)
 {
@@ -119,13 +116,14 @@ void cost_steps_of(cost_steps *out, const kvt_cost_case *c)
     const kvt_cost_geometry *g = c->geometry;
     const kvt_cost_setting *s = c->setting;
     double batch = (double)cost_batch(s), layers = (double)g->g.n_layer;
-    double lanes = lanes_of_layer(c);
+    bool whole = c->work && c->work->keeps_all;
+    double lanes = cost_lanes(g, c->work);
     place p = {.c = c,
                .m = m,
                .mem_bw = m->mem_bw,
                .slot = cost_slot_bytes(g, m, s) * batch / cost_kv_split(g, s),
                .lanes = lanes * layers,
-               .heads = (double)g->g.n_head / lanes};
+               .heads = (double)g->g.n_head / cost_lanes(g, whole ? NULL : c->work)};
     double weights = cost_lin_bytes(g, s) + cost_head_bytes(g, s);
     *out = (cost_steps){.near_slots = -1, .smooth = m->host_smooth};
     rates_of(&out->far, &p, weights);
@@ -137,7 +135,7 @@ void cost_steps_of(cost_steps *out, const kvt_cost_case *c)
     out->fixed = m->t_step + layers * m->t_layer + batch * m->t_req;
     out->exchange = cost_exchange(g, m, s, 1, 1);
     out->host = m->host_floor_step + layers * m->host_floor_layer;
-    out->ranks_held = c->work && c->work->keeps_all;
+    out->ranks_held = whole;
 }
 
 /* What a step takes where the host takes `host` beside it. */
@@ -153,9 +151,12 @@ void cost_step_at(kvt_decode_cost *out, const cost_steps *s, const kvt_cost_run 
 {
     const cost_step_rates *r = run->slots <= s->near_slots ? &s->near : &s->far;
     double ranked = s->ranks_held ? run->held : run->slots;
+    double read = run->busiest > run->slots ? run->busiest : run->slots;
+    if (s->ranks_held && run->slots > run->held) /* query heads of a lane read together */
+        read = run->held;
     out->fixed = s->fixed;
     out->weights = r->weights;
-    out->kv = r->kv * (run->busiest > run->slots ? run->busiest : run->slots);
+    out->kv = r->kv * read;
     out->policy = r->token + r->rank * ranked;
     out->copy = r->move * run->slots;
     out->exchange = s->exchange;

@@ -8,6 +8,7 @@
  *   host     launches; 8 a layer (2 of scoring, 4 of picking, 2 of gathering)
  *
  * A layer whose lanes lose nothing is left out; extra tokens and drafts run before one knows.
+ * Where rows skip slots and nothing leaves, scores are made here and picked while decoding.
  */
 #include "replay/cost/time_priv.h"
 
@@ -15,7 +16,7 @@ enum { SELECT_BYTES = 28, ADAPTED = 7, LAUNCH_SCORE = 2, LAUNCH_SELECT = 4, LAUN
 
 double cost_adapter_params(const kvt_cost_geometry *g, const kvt_cost_work *w)
 {
-    double lanes = (double)g->g.n_layer * (double)g->g.n_kv_head;
+    double lanes = (double)g->g.n_layer * cost_lanes(g, w);
     return w->lora_params + w->embed_params + w->network_params * lanes;
 }
 
@@ -59,24 +60,20 @@ static bool stays(const kvt_cost_case *c)
     return c->work->keeps_all || c->setting->masked;
 }
 
-static double lanes_of_layer(const kvt_cost_case *c)
-{
-    return (double)(c->work->by_query_head ? c->geometry->g.n_head : c->geometry->g.n_kv_head);
-}
-
 /* Slots that the lanes of a layer keep of n tokens. */
 static double kept_of(const kvt_cost_case *c, int layer, double tokens)
 {
     if (c->load)
         return c->load->kept[layer].slots;
-    return lanes_of_layer(c) * (tokens < (double)c->budget ? tokens : (double)c->budget);
+    return cost_lanes(c->geometry, c->work) *
+           (tokens < (double)c->budget ? tokens : (double)c->budget);
 }
 
 bool cost_is_cut(const kvt_cost_case *c, int layer, double n)
 {
     double tokens = cost_layer_tokens(c->geometry, c->setting, layer, n);
     return n > (double)c->budget &&
-           (stays(c) || kept_of(c, layer, tokens) < tokens * lanes_of_layer(c));
+           (stays(c) || kept_of(c, layer, tokens) < tokens * cost_lanes(c->geometry, c->work));
 }
 
 static cut cut_of(const kvt_cost_case *c, double n)
@@ -93,6 +90,11 @@ static cut cut_of(const kvt_cost_case *c, double n)
     return out;
 }
 
+static bool picks_here(const kvt_cost_work *w)
+{
+    return w->selects && w->when != KVT_WHEN_NEVER;
+}
+
 static void decide(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c, const cut *k,
                    double rows, int passes)
 {
@@ -103,14 +105,15 @@ static void decide(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c, 
     double moves = m->mem_bw * m->e_m;
     if (!(k->layers > 0))
         return;
-    bool scores = w->score != KVT_SCORE_NONE && !w->is_bound;
+    bool scores = w->score != KVT_SCORE_NONE && !w->is_bound, picks = picks_here(w);
     out->score = cost_score_time(by, c, k->n, k->tokens, rows, passes);
-    if (w->selects)
-        out->select = SELECT_BYTES * k->tokens * lanes_of_layer(c) * device / moves;
+    if (picks)
+        out->select =
+            SELECT_BYTES * k->tokens * cost_lanes(c->geometry, c->work) * device / moves;
     if (!stays(c))
         out->copy = 2 * k->kept * cost_slot_bytes(g, m, c->setting) * device / moves;
     out->host = k->layers * m->t_launch *
-                ((scores ? LAUNCH_SCORE : 0) + (w->selects ? LAUNCH_SELECT : 0) +
+                ((scores ? LAUNCH_SCORE : 0) + (picks ? LAUNCH_SELECT : 0) +
                  (stays(c) ? 0 : LAUNCH_COPY));
     out->total = out->extra + out->score + out->select + out->copy + out->host;
     by->memory += out->select + out->copy;
@@ -129,7 +132,7 @@ static void stage(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c, c
     *out = (kvt_evict_cost){.extra = before, .total = before};
     decide(out, by, c, k, rows, passes);
     double launches = out->host;
-    bool ranks = c->work->selects || c->work->score != KVT_SCORE_NONE;
+    bool ranks = picks_here(c->work) || c->work->score != KVT_SCORE_NONE;
     if (c->constants->machine.engine == KVT_ENGINE_EAGER && k->layers > 0 && ranks &&
         !c->work->is_bound)
         cost_eager_stage(out, c);
@@ -140,7 +143,7 @@ void cost_evict_by(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c)
 {
     kvt_evict_cost first = {0}, last = {0};
     *out = (kvt_evict_cost){0};
-    if (c->work->when == KVT_WHEN_NEVER)
+    if (c->work->when == KVT_WHEN_NEVER && !c->work->keeps_all)
         return;
     cut k = cut_of(c, (double)c->n_prompt);
     cost_draft(out, by, c);

@@ -107,9 +107,8 @@ void cost_draft(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c)
     own.load = NULL;
     double cache = (double)(other || c->n_prompt < c->budget ? c->n_prompt : c->budget);
     /* its own cache is cut as the decision cuts: one set a query head where that has them */
-    const kvt_geometry *g = &own.geometry->g;
-    bool apart = !other && c->work->by_query_head;
-    draft_time time = steps(&own, (double)(apart ? g->n_head : g->n_kv_head), cache, m);
+    double lanes = cost_lanes(own.geometry, other ? NULL : c->work);
+    draft_time time = steps(&own, lanes, cache, m);
     double real = (double)m * measured(c);
     if (c->constants->draft_step > 0)
         out->draft = real > time.least ? real : time.least;

@@ -4,7 +4,8 @@
  *   bytes of a layer: 24 q N H (scores: written in 16 bits, cast, softmax, cast back, reduced)
  *                     + (2 G + 3 H) N D (keys and values expanded to query heads)
  *
- * Factor and floor are those of a published implementation. It never takes less than the fused
+ * Factor and floor are those of a published implementation; scores without a decision have no
+ * floor. It never takes less than the fused
  * formulae say on the same machine. */
 #include "replay/cost/time_priv.h"
 
@@ -44,10 +45,15 @@ double cost_eager_pass(const kvt_cost_case *c)
            (double)cost_batch(c->setting) / (double)cost_tensor(c->setting);
 }
 
+static double floor_of(const kvt_cost_case *c)
+{
+    return c->work->when == KVT_WHEN_NEVER ? 0 : c->constants->machine.evict_floor;
+}
+
 bool cost_eager_floored(const kvt_cost_case *c)
 {
     const kvt_machine *m = &c->constants->machine;
-    return m->evict_factor * cost_eager_pass(c) < m->evict_floor;
+    return m->evict_factor * cost_eager_pass(c) < floor_of(c);
 }
 
 void cost_eager_stage(kvt_evict_cost *part, const kvt_cost_case *c)
@@ -57,7 +63,7 @@ void cost_eager_stage(kvt_evict_cost *part, const kvt_cost_case *c)
     double forward = c->work->score == KVT_SCORE_REPEAT ? part->score : 0;
     double device = part->extra + part->score + part->select + part->copy;
     double traffic = m->evict_factor * cost_eager_pass(c);
-    double stage = forward + (traffic > m->evict_floor ? traffic : m->evict_floor);
+    double least = floor_of(c), stage = forward + (traffic > least ? traffic : least);
     if (stage > part->total) {
         part->host = stage - device;
         part->total = stage;

@@ -81,15 +81,16 @@ static double repeat(cost_bound *by, const place *p)
     return host > device ? host : device;
 }
 
+/* `slots`: of kv heads, which lanes of query heads share. */
 static double network(cost_bound *by, const kvt_cost_case *c, double slots)
 {
     const kvt_cost_work *w = c->work;
     const kvt_cost_geometry *g = c->geometry;
     const kvt_machine *m = &c->constants->machine;
-    double lanes = (double)(g->g.n_layer * g->g.n_kv_head);
-    double math = w->network_flops * slots * (double)cost_batch(c->setting) /
+    double lanes = cost_lanes(g, w), group = lanes / (double)g->g.n_kv_head;
+    double math = w->network_flops * slots * group * (double)cost_batch(c->setting) /
                   cost_linear_rate(m, c->setting);
-    double weights = w->network_params * lanes * cost_act_bytes(m) /
+    double weights = w->network_params * lanes * (double)g->g.n_layer * cost_act_bytes(m) /
                      (double)cost_tensor(c->setting) / (m->mem_bw * m->e_m);
     return cost_bound_max(by, math, read(c, m->mem_bw, slots, 1 + w->reads_values) + weights);
 }

@@ -23,17 +23,12 @@ load_shape load_shape_of(const kvt_cost_geometry *g, const kvt_cost_work *w,
                          const kvt_cost_setting *s)
 {
     bool own = w && w->page_tokens > 0;
-    bool once = !w || !w->by_query_head || load_is_dense(w, s); /* for a kv head */
+    bool dense = w && load_is_dense(w, s); /* once for a kv head */
     load_shape x = {.n_layer = (int)g->g.n_layer,
-                    .n_lane = (int)(once ? g->g.n_kv_head : g->g.n_head),
+                    .n_lane = (int)cost_lanes(g, dense ? NULL : w),
                     .page = own ? w->page_tokens : s->page_tokens};
     x.shared = x.page > 0 && !own && s->shared_pages;
     return x;
-}
-
-int load_rows(const kvt_cost_geometry *g, const kvt_cost_work *w)
-{
-    return (int)(w->by_query_head ? g->g.n_head : g->g.n_kv_head);
 }
 
 double load_cap(const kvt_cost_geometry *g, const kvt_cost_setting *s, int layer)
@@ -189,7 +184,7 @@ void kvt_cost_load_assume(kvt_cost_load *out, const kvt_use *use, const kvt_cost
     splitter x;
     shares share[2]; /* of this layer and of the one in front of it, in turn */
     load_class c[LANES_MAX];
-    open_splitter(&x, use, g, load_rows(g, work), n_prompt, kvt_max(budget, 1));
+    open_splitter(&x, use, g, (int)cost_lanes(g, work), n_prompt, kvt_max(budget, 1));
     for (int l = 0; l < shape.n_layer; l++) {
         shares *is = &share[l % 2];
         double cap = load_cap(g, s, l);

@@ -59,7 +59,6 @@ void load_step(load_book *b, double step, const kvt_cost_run *sum);
 /* Joins equal neighbours and takes the means. */
 void load_close(load_book *b);
 
-int load_rows(const kvt_cost_geometry *g, const kvt_cost_work *w); /* of a load_book */
 double load_cap(const kvt_cost_geometry *g, const kvt_cost_setting *s, int layer); /* window */
 /* Everything stays: memory holds the dense cache, whatever rows see. */
 bool load_is_dense(const kvt_cost_work *w, const kvt_cost_setting *s);

@@ -182,10 +182,14 @@ def step(g, m, s, run, w):
     bw = m.mem_bw * (max(1, m.cache_gain) if near else 1)
     out = {"fixed": m.t_step + g.L * m.t_layer + s.batch * m.t_req}
     out["weights"] = max(weights / (bw * m.e_w), 2 * s.batch * (g.lin + g.head) / lin_rate(m, s))
-    out["kv"] = max(run["slots"], run["busiest"]) * slot * (m.kv_traffic or 1) / (bw * m.e_kv)
+    read = max(run["slots"], run["busiest"])
+    if w.get("keeps_all") and run["slots"] > run["held"]:  # never more than the whole cache, once
+        read = run["held"]
+    out["kv"] = read * slot * (m.kv_traffic or 1) / (bw * m.e_kv)
     policy = copy = 0.0
     if w.get("in_decode"):
-        every, rows, group = w.get("every", 1), w.get("decode_rows", 0), g.H / lanes
+        every, rows = w.get("every", 1), w.get("decode_rows", 0)
+        group = g.H / (g.G if w.get("keeps_all") else lanes)  # what is held is ranked, or what rows see
         ranked = run["held"] if w.get("keeps_all") else run["slots"]
         anew = rows if rows > 1 else g.D if w.get("score") == "moments" else 0
         reads = (1 if w.get("decode_reads_keys") or anew else 0) + w.get("decode_reads_values", 0)
@@ -202,6 +206,7 @@ def step(g, m, s, run, w):
         if w.get("network_flops"):
             policy += max(w["network_flops"] * lanes * g.L * s.batch / lin_rate(m, s),
                           w.get("network_params", 0) * lanes * g.L * act(m) / s.tensor / (bw * m.e_m))
+        policy += 2 * w.get("state_lane", 0) * lanes * g.L * kv_share(g, s) / (bw * m.e_m) / every
         if w.get("joins"):
             policy += 2 * slot * lanes * g.L / (bw * m.e_m)
         if every > 1:
@@ -246,9 +251,10 @@ def score(g, m, s, w, n, layers, rows, passes):
             device += att_time(g, m, s, l, n, 4 * g.H * g.D * n * reach)
         t += max(device, g.L * m.launches_layer * m.t_launch)
     if w.get("network_flops"):
-        t += max(w["network_flops"] * everywhere * s.batch / lin_rate(m, s),
+        lanes = g.H if w.get("by_query_head") else g.G
+        t += max(w["network_flops"] * everywhere / g.G * lanes * s.batch / lin_rate(m, s),
                  (1 + w.get("reads_values", 0)) * keys / moved
-                 + w.get("network_params", 0) * g.L * g.G * act(m) / s.tensor / moved)
+                 + w.get("network_params", 0) * g.L * lanes * act(m) / s.tensor / moved)
     return t
 
 
@@ -268,13 +274,14 @@ def stage(g, m, s, w, n, budget, drafts, extra, rows, passes):
         return out
     moved = m.mem_bw * m.e_m
     out["score"] = score(g, m, s, w, n, layers, rows, passes)
-    if w.get("selects"):
+    picks = w.get("selects") and w.get("when") != "never"
+    if picks:
         out["select"] = sum(4 * held(g, s, l, n) * lanes * (1 + 2 + 4) for l in layers) * kv_share(g, s) / moved
     if not stays:
         out["copy"] = sum(2 * budget * lanes for _ in layers) * slot_bytes(g, m, s) * kv_share(g, s) / moved
-    each = (2 if w["score"] != "none" else 0) + (4 if w.get("selects") else 0) + (0 if stays else 2)
+    each = (2 if w["score"] != "none" else 0) + (4 if picks else 0) + (0 if stays else 2)
     out["host"] = each * len(layers) * m.t_launch
-    if m.engine == "eager" and (w.get("selects") or w["score"] != "none"):
+    if m.engine == "eager" and (picks or w["score"] != "none"):
         q = 0
         if w["score"] == "repeat" or w.get("whole_rows"):
             q = n
@@ -285,7 +292,8 @@ def stage(g, m, s, w, n, budget, drafts, extra, rows, passes):
         elif w["score"] == "rows":
             q = rows
         forward = out["score"] if w["score"] == "repeat" else 0.0
-        measured = forward + max(m.evict_factor * eager_bytes(g, m, q, n) * s.batch / s.tensor / moved, m.evict_floor)
+        measured = forward + max(m.evict_factor * eager_bytes(g, m, q, n) * s.batch / s.tensor / moved,
+                                 0.0 if w.get("when") == "never" else m.evict_floor)
         device = extra + out["score"] + out["select"] + out["copy"]
         out["host"] = max(out["host"], measured - device)
     return out
@@ -374,7 +382,10 @@ POLICIES = [
     dict(score="network", selects=1, network_flops=2.0 * 50000, network_params=50000.0),
     dict(score="repeat", selects=1),
     dict(score="rows", rows=32, selects=1, by_query_head=1),
+    dict(score="network", selects=1, by_query_head=1, network_flops=2.0 * 50000, network_params=50000.0),
     dict(score="rows", rows=32, selects=1, keeps_all=1),
+    dict(score="columns", selects=1, keeps_all=1, whole_rows=1, when="never"),
+    dict(score="keys", selects=1, keeps_all=1, by_query_head=1, when="never"),
     dict(score="rows", rows=32, selects=1, extra_tokens=32, lora_params=2e7, embed_params=131072.0),
     dict(score="rows", rows=8, selects=1, draft="self", draft_tokens=8, first_stage=1, k_passes=2),
     dict(score="rows", rows=64, selects=1, draft="model", draft_tokens=32, extra_tokens=32),
@@ -389,6 +400,9 @@ DECODES = [
     dict(in_decode=1, keeps_all=1, selects=1, decode_rows=1),
     dict(in_decode=1, every=16, decode_rows=1, by_query_head=1, selects=1),
     dict(in_decode=1, every=32, score="moments", decode_reads_keys=1, selects=1),
+    dict(in_decode=1, in_place=1, network_flops=1e5, network_params=5e4, state_lane=33280.0, selects=1),
+    dict(in_decode=1, every=128, decode_rows=9, state_lane=8192.0, selects=1),
+    dict(in_decode=1, keeps_all=1, by_query_head=1, decode_rows=1, decode_state_moves=32.0, selects=1),
 ]
 PUBLISHED = dict(self=dict(draft_tokens=32, draft_step=15.14e-3),
                  model=dict(draft_tokens=32, draft_step=1.9e-3, draft_step_tokens=4096))
@@ -434,6 +448,8 @@ def steps():
             given = dict(given, batch=4000)  # bound by math
         slots = (150.0, 4096.0, 30000.0)[i % 3] * model.L * lanes
         run = dict(slots=slots, busiest=slots * (1.0, 1.5)[i % 2], held=slots + 640.0)
+        if w.get("keeps_all") and w.get("by_query_head"):
+            run["held"] = slots * (0.5, 2.0)[i % 2]
         parts = step(model, Machine(m), Setting(given), run, w)
         line("step", dict(model=g, machine=m, **given, **run, **w), parts)
 
@@ -452,7 +468,7 @@ def evictions():
 
 
 def papers():
-    for g, w, (n, budget) in itertools.product(MODELS, (POLICIES[2],) + tuple(POLICIES[14:]),
+    for g, w, (n, budget) in itertools.product(MODELS, (POLICIES[2],) + tuple(POLICIES[17:]),
                                                ((4096, 128), (32768, 4096), (500, 600))):
         line("paper", dict(model=g, machine="paper", n_prompt=n, budget=budget, **w),
              paper(Model(g), Model("1b"), w, n, budget))

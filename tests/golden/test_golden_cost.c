@@ -139,7 +139,7 @@ static kvt_cost_work work(const cells *c)
                                          "moments", "network", "repeat"};
     static const char *const drafts[] = {"", "self", "model"};
     kvt_cost_work w = {
-        .when = KVT_WHEN_IN_LAYER,
+        .when = strcmp(text(c, "when"), "never") ? KVT_WHEN_IN_LAYER : KVT_WHEN_NEVER,
         .score = (kvt_score_kind)place(c, "score", scores, CHECK_COUNT(scores)),
         .draft = (kvt_draft_kind)place(c, "draft", drafts, CHECK_COUNT(drafts)),
         .k_passes = (int)whole(c, "k_passes"),
@@ -149,7 +149,7 @@ static kvt_cost_work work(const cells *c)
 #define FLAG(field) w.field = number(c, #field) > 0
     INT(every), INT(rows), INT(decode_rows), INT(extra_tokens), INT(draft_tokens);
     REAL(rows_frac), REAL(lora_params), REAL(embed_params), REAL(network_flops);
-    REAL(network_params), REAL(decode_state_moves);
+    REAL(network_params), REAL(decode_state_moves), REAL(state_lane);
     FLAG(in_decode), FLAG(reads_values), FLAG(first_stage), FLAG(selects), FLAG(by_query_head);
     FLAG(keeps_all), FLAG(joins), FLAG(in_place), FLAG(whole_rows), FLAG(decode_reads_keys);
     FLAG(decode_reads_values);

@@ -124,7 +124,7 @@ static void warn_busy(cli *c, const bench *b)
     if (2 * n > b->n_row)
         cli_warn(c,
                  "the machine was busy: most measurements vary by more than %.0f %%, and "
-                 "predictions will be too short; repeat it when nothing else runs",
+                 "predictions may be far off; repeat it when nothing else runs",
                  100 * busy);
 }
 

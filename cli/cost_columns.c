@@ -49,16 +49,16 @@ const char *cost_gib(char *out, double bytes)
 }
 
 /* "38.0 2.16%": milliseconds, and the share of the dense prefill. */
-static const char *eviction(char *out, const cost_line *l, int profile)
+static const char *eviction(char *out, double s, double frac)
 {
     char ms[COST_CELL], share[COST_CELL];
-    if (l->n_of[profile] == 0 || isnan(l->evict_of[profile]))
+    if (isnan(s))
         snprintf(out, COST_CELL, "-");
-    else if (l->evict_of[profile] == 0)
+    else if (s == 0)
         snprintf(out, COST_CELL, "0");
     else
-        snprintf(out, COST_CELL, "%.20s %.20s", number(ms, l->evict_of[profile] * 1e3, ""),
-                 number(share, l->frac_of[profile] * 1e2, "%"));
+        snprintf(out, COST_CELL, "%.20s %.20s", number(ms, s * 1e3, ""),
+                 number(share, frac * 1e2, "%"));
     return out;
 }
 
@@ -131,13 +131,20 @@ COLUMN(budget_cell)
 COLUMN(fused_cell)
 {
     UNUSED;
-    return eviction(out, l, 0);
+    return eviction(out, l->evict_of[0], l->frac_of[0]);
 }
 
 COLUMN(published_cell)
 {
     UNUSED;
-    return eviction(out, l, 1);
+    return eviction(out, l->evict_of[1], l->frac_of[1]);
+}
+
+/* Under the profile whose times are shown, where that is neither of the two. */
+COLUMN(theory_cell)
+{
+    UNUSED;
+    return eviction(out, l->evict, l->evict / (l->ttft - l->evict));
 }
 
 /* The eviction beside that of the reference at the same budget. */

@@ -29,6 +29,7 @@ typedef struct cost_column {
     X(budget,    "BUDGET",       RIGHT)  \
     X(fused,     "FUSED ms",     RIGHT)  \
     X(published, "PUBLISHED ms", RIGHT)  \
+    X(theory,    "THEORY ms",    RIGHT)  \
     X(ratio,     "RATIO",        RIGHT)  \
     X(ttft,      "TTFT",         RIGHT)  \
     X(tpot,      "TPOT",         RIGHT)  \

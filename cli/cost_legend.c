@@ -77,6 +77,18 @@ static bool has_batches(const cost_lines *lines)
     return false;
 }
 
+static void print_machine_columns(bool brief)
+{
+    if (!brief)
+        say("BOUND",
+            "what prefill, eviction and a decode step wait for: c math, m memory, h host.");
+    say("PEAK", brief ? "of the memory of one device, in GiB (2^30 bytes)."
+                      : "of the memory of one device, STEADY at the last step, KV MEAN keys "
+                        "and values over the steps: all in GiB (2^30 bytes). FITS: the most "
+                        "requests together, and GiB that are missing where this batch does "
+                        "not fit.");
+}
+
 static void print_columns(const cost_view *v, const cost_lines *lines)
 {
     char ratio[LABEL];
@@ -96,18 +108,13 @@ static void print_columns(const cost_view *v, const cost_lines *lines)
         say("BATCH", "all prompts are read together, and TTFT and PEAK are of all of them; "
                      "requests that come one after the other need STEADY and what one prompt "
                      "adds at its peak.");
-    if (!v->asked->brief)
-        say("BOUND", "what prefill, eviction and a decode step wait for: c math, m memory, h "
-                     "host.");
-    say("PEAK", v->asked->brief
-                    ? "of the memory of one device, in GiB (2^30 bytes)."
-                    : "of the memory of one device, STEADY at the last step, KV MEAN keys and "
-                      "values over the steps: all in GiB (2^30 bytes). FITS: the most requests "
-                      "together, and GiB that are missing where this batch does not fit.");
     if (v->asked->profile == KVT_PROFILE_PAPER_LKV)
-        say("NOTE",
-            "times paper-lkv: the theory of LookaheadKV's paper, at the rates of an H100 "
-            "PCIe whatever the machine is; it has neither decode nor memory.");
+        say("THEORY",
+            "the eviction, TTFT and RATIO by the theory of LookaheadKV's paper, at the "
+            "rates of an H100 PCIe whatever the machine is; it knows neither a decode "
+            "step nor memory.");
+    else
+        print_machine_columns(v->asked->brief);
     say("BAND %", "how far off each may be: the widest of its rows.");
 }
 

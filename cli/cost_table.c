@@ -49,11 +49,15 @@ static kvt_code print_time(cli *c, const cost_block *b, const cost_view *v, kvt_
     const cost_column *shown[COLUMNS + 1] = {&cost_column_budget, &cost_column_fused,
                                              &cost_column_published};
     int n = 3;
+    bool theory = v->asked->profile == KVT_PROFILE_PAPER_LKV;
+    if (theory)
+        shown[n++] = &cost_column_theory;
     if (v->reference)
         shown[n++] = &cost_column_ratio;
     shown[n++] = &cost_column_ttft;
     shown[n++] = &cost_column_tpot;
-    shown[n++] = v->asked->brief ? &cost_column_peak : &cost_column_bound;
+    if (!theory)
+        shown[n++] = v->asked->brief ? &cost_column_peak : &cost_column_bound;
     if (v->varied)
         shown[n++] = &cost_column_mark;
     return print_columns(c, b, v, shown, err);

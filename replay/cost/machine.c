@@ -40,6 +40,9 @@ static double *field_of(kvt_machine *m, int i)
     return (double *)(void *)((char *)m + fields[i].offset);
 }
 
+/* A second: of bytes, of products. Less is a rate in other units. */
+static const double RATE_LEAST = 1e6;
+
 /* "field": [value, "origin"]. */
 static kvt_code read_field(kvt_machine *m, int i, const json_t *o, kvt_err *err)
 {
@@ -55,6 +58,9 @@ static kvt_code read_field(kvt_machine *m, int i, const json_t *o, kvt_err *err)
         return kvt_fail(err, KVT_FORMAT, "'%s': expected %g to %g%s%s, got %g", f->name,
                         f->least, f->most, strcmp(f->unit, "1") ? " " : "",
                         strcmp(f->unit, "1") ? f->unit : "", x);
+    if (x > 0 && x < RATE_LEAST && strstr(f->unit, "/s"))
+        return kvt_fail(err, KVT_FORMAT, "'%s': expected %g %s or more, not G%s or T%s, got %g",
+                        f->name, RATE_LEAST, f->unit, f->unit, f->unit, x);
     int at = 0;
     while (at < N_ORIGIN && strcmp(origins[at], json_string_value(origin)))
         at++;

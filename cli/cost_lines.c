@@ -110,6 +110,14 @@ static void widen(kvt_band *b, const kvt_band *with)
     b->hi = fmax(b->hi, with->hi);
 }
 
+/* Slots of a lane: what is left of the prompt; where nothing was dropped there (rows skip
+ * slots, or a policy acts while decoding), what rows read in the end. */
+static double slots_of(const kvt_cost_row *r)
+{
+    bool whole = r->kept_tokens_mean >= (double)r->prompt_tokens;
+    return whole ? fmin(r->kept_tokens_mean, r->end_slots_mean_tokens) : r->kept_tokens_mean;
+}
+
 static void add_shown(cost_block *b, cost_line *l, const kvt_cost_row *r)
 {
     const kvt_cost *c = &r->cost;
@@ -118,7 +126,7 @@ static void add_shown(cost_block *b, cost_line *l, const kvt_cost_row *r)
     if (l->n == 0)
         l->row = r;
     l->n++;
-    l->slots += r->kept_tokens_mean;
+    l->slots += slots_of(r);
     l->ttft += c->ttft;
     l->tpot += c->step_mean.total;
     l->evict += c->evict.total;

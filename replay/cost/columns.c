@@ -88,7 +88,7 @@ static const kvt_column columns[] = {
     BAND(tpot, step_band)
     BAND(memory, memory_band)
     C(kept_tokens_mean, "tokens", "slots after the decision at the prompt's end, mean over lanes of this model"),
-    C(end_slots_mean_tokens, "tokens", "slots in the last decode step, mean over lanes"),
+    C(end_slots_mean_tokens, "tokens", "slots that rows see in the last decode step, mean over lanes"),
     C(status,         "", "ok or skipped"),
     C(error,          "", "why"),
     {0},

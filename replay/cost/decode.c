@@ -153,7 +153,7 @@ void cost_step_at(kvt_decode_cost *out, const cost_steps *s, const kvt_cost_run 
     double ranked = s->ranks_held ? run->held : run->slots;
     double read = run->busiest > run->slots ? run->busiest : run->slots;
     if (s->ranks_held && run->slots > run->held) /* query heads of a lane read together */
-        read = run->held;
+        read *= run->held / run->slots;
     out->fixed = s->fixed;
     out->weights = r->weights;
     out->kv = r->kv * read;

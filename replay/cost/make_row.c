@@ -200,8 +200,9 @@ static void name_slots(kvt_cost_row *r, const shared *s)
     double lanes = (double)load->n_layer * load->n_lane, kept = 0;
     for (int l = 0; l < load->n_layer; l++)
         kept += load->kept[l].slots;
+    double rows = (double)load->n_layer * cost_lanes(&s->group->model->geometry, &s->work);
     r->kept_tokens_mean = kept / lanes;
-    r->end_slots_mean_tokens = load->n_run > 0 ? load->last.slots / lanes : kept / lanes;
+    r->end_slots_mean_tokens = load->n_run > 0 ? load->last.slots / rows : kept / lanes;
     r->assumed = load->assumed && !is_dense(s);
     r->mapped = load->mapped;
     r->scaled = load->scaled;

@@ -3,14 +3,9 @@
 
 #include <math.h>
 
-enum { FP32 = 4, LORA_BYTES = 2, FFN_WIDTHS = 3, HIDDEN_WIDTHS = 4 };
+#include "replay/cost/time_priv.h"
 
-/* Tokens that a draft makes: those of the measurement, where there is one. */
-static double draft_tokens(const kvt_cost_case *c)
-{
-    bool published = c->constants->draft_tokens > 0 && c->work->draft != KVT_DRAFT_NONE;
-    return (double)(published ? c->constants->draft_tokens : c->work->draft_tokens);
-}
+enum { FP32 = 4, LORA_BYTES = 2, FFN_WIDTHS = 3, HIDDEN_WIDTHS = 4 };
 
 static double cache_bytes(const kvt_cost_geometry *g, const memory_case *x, double n)
 {
@@ -22,7 +17,7 @@ static double cache_bytes(const kvt_cost_geometry *g, const memory_case *x, doub
 static void add_draft(memory_case *x)
 {
     const kvt_cost_geometry *d = x->c->draft;
-    double m = draft_tokens(x->c);
+    double m = (double)cost_draft_tokens(x->c);
     if (x->work->draft == KVT_DRAFT_MODEL) {
         x->base.draft = d ? cost_all_bytes(d, x->c->setting) : NAN;
         x->draft_kv = d ? cache_bytes(d, x, x->n + m) : NAN;
@@ -46,7 +41,7 @@ static double score_bytes(const memory_case *x)
     const kvt_cost_work *w = x->work;
     double heads = (double)x->g->g.n_head / (double)cost_tensor(x->c->setting);
     double lanes = x->shape.n_lane / cost_kv_split(x->g, x->c->setting);
-    double b = cost_act_bytes(x->m), n = x->pass, rows = (double)w->rows;
+    double b = cost_act_bytes(x->m), n = x->pass, rows = cost_scoring_rows(x->c);
     if (x->m->engine == KVT_ENGINE_EAGER && w->whole_rows)
         rows = x->alive;
     else if (!x->evicts || w->score == KVT_SCORE_NONE)
@@ -82,7 +77,7 @@ static void set_lengths(memory_case *x, double n)
     double chunk = (double)c->setting->chunk;
     x->n = n;
     x->scale = c->n_prompt > 0 ? n / (double)c->n_prompt : 1;
-    x->pass = n + (double)x->work->extra_tokens;
+    x->pass = n + cost_extra_tokens(c);
     x->alive = chunk > 0 && chunk < x->pass ? chunk : x->pass;
     x->last = chunk > 0 && chunk < n ? n - chunk * (ceil(n / chunk) - 1) : 0;
     x->evicts = x->work->when != KVT_WHEN_NEVER && c->budget < c->n_prompt;
@@ -109,9 +104,10 @@ void memory_case_of(memory_case *out, const kvt_cost_case *c, double n, double b
     double E = (double)g->g.n_hidden, I = (double)g->g.n_ff;
     out->token_attention = b * HIDDEN_WIDTHS * E * batch;
     out->token_ffn = b * (FFN_WIDTHS * I / tensor + HIDDEN_WIDTHS * E) * batch;
-    out->base = (kvt_memory_cost){.weights = cost_all_bytes(g, s),
-                                  .adapter = cost_adapter_params(g, c->work) * LORA_BYTES,
-                                  .runtime = m->runtime_bytes};
+    out->base =
+        (kvt_memory_cost){.weights = cost_all_bytes(g, s),
+                          .adapter = cost_adapter_params(g, c->work) * LORA_BYTES / tensor,
+                          .runtime = m->runtime_bytes};
     out->score = score_bytes(out);
     out->growth = growth(out);
     add_draft(out);

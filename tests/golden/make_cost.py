@@ -183,8 +183,8 @@ def step(g, m, s, run, w):
     out = {"fixed": m.t_step + g.L * m.t_layer + s.batch * m.t_req}
     out["weights"] = max(weights / (bw * m.e_w), 2 * s.batch * (g.lin + g.head) / lin_rate(m, s))
     read = max(run["slots"], run["busiest"])
-    if w.get("keeps_all") and run["slots"] > run["held"]:  # never more than the whole cache, once
-        read = run["held"]
+    if w.get("keeps_all"):  # never more than the whole cache, once
+        read *= min(1, run["held"] / run["slots"])
     out["kv"] = read * slot * (m.kv_traffic or 1) / (bw * m.e_kv)
     policy = copy = 0.0
     if w.get("in_decode"):

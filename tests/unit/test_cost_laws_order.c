@@ -158,8 +158,10 @@ static void test_pages(void **state)
                        paged.cost.steady.kv - exact.cost.steady.kv <
                            (double)pages[k / 2] * lanes * slot,
                        &paged, "waste", paged.cost.steady.kv, exact.cost.steady.kv);
-                law_near(&t, paged.cost.step_mean.kv, exact.cost.step_mean.kv, 1e-12, &paged,
-                         "a step reads tokens, not pages");
+                /* Query heads that skip slots read at most what is stored, to the page. */
+                if (!(exact.work.keeps_all && exact.work.by_query_head))
+                    law_near(&t, paged.cost.step_mean.kv, exact.cost.step_mean.kv, 1e-12,
+                             &paged, "a step reads tokens, not pages");
                 exact.n_prompt = paged.n_prompt = 4096, exact.budget = paged.budget = 512;
                 exact.n_response = paged.n_response = 128;
                 law_load(&exact), law_load(&paged);

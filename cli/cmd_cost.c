@@ -82,7 +82,7 @@ static const cli_option options[] = {
     {"calibrate", 0, CLI_TEXT, CLI_OPT(cost_options, calibrate), .arg = "FILE.csv", .complete = "file",
      .help = "fit the constants of the machine to measured points: columns quantity (prefill, decode, evict), geometry, prompt_tokens, seconds; batch, kv_bits, weight_bits, policy, rows where they matter"},
     {"save", 0, CLI_TEXT, CLI_OPT(cost_options, save), .arg = "FILE.json", .complete = "file",
-     .help = "with --calibrate: write the machine for --machine FILE.json"},
+     .help = "write the machine for --machine FILE.json: as it was fitted, with --calibrate; else as it is, to be edited"},
     {"published", 0, CLI_FLAG, CLI_OPT(cost_options, published),
      .help = "print figures that were published beside what the formulae give"},
     {"list", 0, CLI_TEXT, CLI_OPT(cost_options, list), .arg = "WHAT", .complete = "costs",
@@ -98,11 +98,10 @@ static const cli_option options[] = {
 static kvt_code check_options(const cli *c, const cost_options *o, int n_arg, kvt_err *err)
 {
     bool choose = o->slo || o->axis;
-    int apart = (o->list != NULL) + o->published + (o->calibrate != NULL);
+    int apart = (o->list != NULL) + o->published + (o->calibrate || o->save);
     if (apart > 1 || (apart && (n_arg || o->results || o->csv || choose)))
-        return kvt_fail(err, KVT_USAGE, "--list, --published and --calibrate each stand alone");
-    if (o->save && !o->calibrate)
-        return kvt_fail(err, KVT_USAGE, "--save needs --calibrate FILE.csv");
+        return kvt_fail(err, KVT_USAGE,
+                        "--list, --published and --calibrate or --save each stand alone");
     if (choose && !o->results)
         return kvt_fail(err, KVT_USAGE,
                         "%s needs --results DIR: what is lost is known from a replay",
@@ -231,21 +230,6 @@ static kvt_code print_list(cli *c, const char *what, kvt_err *err)
                     what);
 }
 
-static kvt_code calibrate(cli *c, const cost_options *o, kvt_err *err)
-{
-    kvt_machine *machine = kvt_alloc(CLI_MACHINES_MAX, sizeof *machine);
-    int n;
-    if (!machine)
-        return kvt_fail_memory(err, CLI_MACHINES_MAX * sizeof *machine);
-    kvt_code code = cli_cost_machines(machine, &n, o->machine, err);
-    if (!code && n > 1)
-        code = kvt_fail(err, KVT_USAGE, "--calibrate: expected one --machine, got %d", n);
-    if (!code)
-        code = cli_cost_calibrate(c, machine, o->calibrate, o->save, err);
-    kvt_free(machine);
-    return code;
-}
-
 static kvt_code run(cli *c, const void *options_, int n_arg, char **arg, kvt_err *err)
 {
     const cost_options *o = options_;
@@ -255,8 +239,8 @@ static kvt_code run(cli *c, const void *options_, int n_arg, char **arg, kvt_err
         return print_list(c, o->list, err);
     if (o->published)
         return cli_cost_figures(c, err);
-    if (o->calibrate)
-        return calibrate(c, o, err);
+    if (o->calibrate || o->save)
+        return cli_cost_machine(c, o->machine, o->calibrate, o->save, err);
     cost_request *r;
     kvt_code code = cost_open(&r, err);
     if (code)
@@ -284,8 +268,8 @@ const cli_command cli_command_cost = {
     .usage = "[OPTIONS] [TRACE...]",
     .about =
         "Predicts what a policy costs at a budget: time to first token, what the eviction "
-        "takes "
-        "of it, time per output token, memory at its peak and while decoding, and what fits. A "
+        "takes of it, time per output token, memory at its peak and while decoding, and what "
+        "fits. A "
         "roofline with a handful of constants a machine; each number comes with its parts (in "
         "the CSV), what it waits for and how far it may be off.\n\n"
         "The eviction is always shown twice: fused, every policy implemented equally well, and "

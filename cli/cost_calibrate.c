@@ -1,4 +1,5 @@
-/* cost_calibrate.c - kvt cost --calibrate: constants before and after, residuals, a file. */
+/* cost_calibrate.c - kvt cost --calibrate, --save: constants before and after, residuals, a
+ * file. */
 #include "cli/cost_calibrate.h"
 
 #include <math.h>
@@ -8,7 +9,9 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "cli/cost_models.h"
 #include "cli/table.h"
+#include "kvt/arena.h"
 
 enum { CELL = 48 };
 
@@ -221,8 +224,8 @@ static kvt_code print_json(const kvt_machine *base, const kvt_calibration *made,
     return code;
 }
 
-kvt_code cli_cost_calibrate(cli *c, const kvt_machine *base, const char *csv, const char *save,
-                            kvt_err *err)
+static kvt_code calibrate(cli *c, const kvt_machine *base, const char *csv, const char *save,
+                          kvt_err *err)
 {
     kvt_calibration made;
     if (kvt_calibrate(&made, base, csv, err))
@@ -232,5 +235,31 @@ kvt_code cli_cost_calibrate(cli *c, const kvt_machine *base, const char *csv, co
         code = c->json ? print_json(base, &made, save, err)
                        : print_text(c, base, &made, save, err);
     kvt_calibration_free(&made);
+    return code;
+}
+
+/* As it is, for somebody who edits it. */
+static kvt_code save_plain(cli *c, const kvt_machine *machine, const char *path, kvt_err *err)
+{
+    kvt_code code = kvt_machine_save(machine, path, err);
+    if (!code)
+        cli_note(c, "wrote %s, the machine %s", path, machine->name);
+    return code;
+}
+
+kvt_code cli_cost_machine(cli *c, const char *name, const char *csv, const char *save,
+                          kvt_err *err)
+{
+    kvt_machine *machine = kvt_alloc(CLI_MACHINES_MAX, sizeof *machine);
+    int n;
+    if (!machine)
+        return kvt_fail_memory(err, CLI_MACHINES_MAX * sizeof *machine);
+    kvt_code code = cli_cost_machines(machine, &n, name, err);
+    if (!code && n > 1)
+        code = kvt_fail(err, KVT_USAGE, "%s: expected one --machine, got %d",
+                        csv ? "--calibrate" : "--save", n);
+    if (!code)
+        code = csv ? calibrate(c, machine, csv, save, err) : save_plain(c, machine, save, err);
+    kvt_free(machine);
     return code;
 }

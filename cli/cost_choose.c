@@ -20,7 +20,7 @@ static void print_heading(const kvt_selection_row *r)
     printf("%s on %s, %s, batch %lld, ", r->geometry, r->machine, r->profile,
            (long long)r->batch);
     if (r->prompt_tokens == KVT_EMPTY_INT)
-        printf("prompts of several lengths (costs: the worst)\n");
+        printf("several lengths (costs of the worst)\n");
     else
         printf("%lld tokens\n", (long long)r->prompt_tokens);
 }

@@ -23,9 +23,9 @@ KVT_CHECKED kvt_code cli_cost_csv(cli *c, const kvt_cost_table *t, const char *d
 /* {"schema": "kvt-cost-1", "rows": [...]} */
 void cli_cost_json(const kvt_cost_table *t);
 
-/* Figures that were published, beside what the formulae give. (cost_lists.c) */
+/* Figures that were published, beside what the formulae give. (cost_published.c) */
 KVT_CHECKED kvt_code cli_cost_figures(cli *c, kvt_err *err);
-/* The built-in models, machines. */
+/* The built-in models, machines. (cost_lists.c) */
 KVT_CHECKED kvt_code cli_cost_list_geometries(cli *c, kvt_err *err);
 KVT_CHECKED kvt_code cli_cost_list_machines(cli *c, kvt_err *err);
 

@@ -72,6 +72,16 @@ jq -e '[.rows[] | select(.profile == "fused") | {key: .policy, value: .}] | from
 jq -e 'all(.rows[]; .assumed == (if .policy == "full" then 0 else 1 end) and .trace_id == "")' out >/dev/null ||
     fail "$ran: not marked as assumed"
 
+# What is least stands below the table, beside what the dense cache takes.
+h100 -p lookaheadkv,snapkv,laq -b 128 --length 32Ki
+says out "LEAST    eviction 1.60 ms: snapkv at 128; decode step"
+says out "BAND %   ttft -35 to +35"
+
+# The theory's own eviction: 1.74 ms are 0.10 % (LookaheadKV, table 15), on any machine.
+h100 -p lookaheadkv,snapkv -b 128 --length 32Ki --profile paper-lkv
+says out "THEORY ms"
+says out "1.74 0.099%"
+
 # Both profiles stand side by side, whichever is shown.
 for profile in fused as-published paper-lkv; do
     h100 -p lookaheadkv,laq -b 128 --length 32Ki --profile $profile
@@ -145,6 +155,18 @@ jq -e '.rows[] | select(.policy == "speckv") | .draft_geometry == "llama-3.2-3b"
 cost --geometry qwen3-8b --machine l4 -p kvpop:from=decisions -b 260,261 --length 8Ki
 says out "a budget of 261 or more, got 260"
 
+# What was set is said; a batch that does not fit says how many requests do.
+h100 -p snapkv,streaming,h2o -b 10% --length 32Ki --batch 32 --kv-bits 8 --chunk 4096 --page 16 --shared-pages
+exits 0
+said=$(sed -n '/^SETTING/,/^BUDGET/p' out | tr -s ' \n' '  ')
+case $said in
+*"8-bit keys and values, prefill in chunks of 4096 tokens, pages of 16 tokens of all kv heads. BUDGET"*) ;;
+*) fail "$ran: SETTING is '$said'" ;;
+esac
+grep -Eq 'batch [0-9]+, [0-9.]+ short' out || fail "$ran: not how many fit, and what is missing"
+says out "BATCH    all prompts are read together"
+[ "$(awk '{ if (length($0) > 80) n++ } END { print n + 0 }' out)" -eq 0 ] || fail "$ran: wider than 80 columns"
+
 # ---- lists, figures, help
 
 for list in geometries machines; do
@@ -165,7 +187,16 @@ says out "llama-3.1-8b"
 run "$kvt" __complete machine
 says out "h100-sxm"
 
-# ---- machines that were measured
+# ---- machines
+
+# A machine as it is, to be edited, predicts what its name does.
+cost --machine l40s --save card.json
+exits 0
+jq -e '.mem_bw == [864e9, "vendor"] and .name == "l40s"' card.json >/dev/null || fail "$ran: another machine"
+cost --geometry qwen3-8b --machine l40s -p all -b 10% --length 8Ki --csv -
+cp out named
+cost --geometry qwen3-8b --machine card.json -p all -b 10% --length 8Ki --csv -
+cmp -s out named || fail "$ran: not what l40s predicts"
 
 # Times to the first token of an H20 (DapQ, arXiv 2603.11564).
 cat >points.csv <<'CSV'
@@ -217,7 +248,9 @@ model="--geometry llama-3.1-8b --machine h100"
     bad 2 "is not one of floor_exact" $model --budget-rule flor
     bad 2 "no geometry 'nope'" $model --draft nope
     bad 2 "--slo needs --results" $model --slo ttft=2s
-    bad 2 "--save needs --calibrate" $model --save x.json
+    bad 2 "--save: expected one --machine, got 2" --machine h100,l4 --save x.json
+    bad 2 "each stand alone" --results results --save x.json
+    bad 1 "cannot write" --machine h100 --save nowhere/x.json
     bad 2 "each stand alone" --published --list machines
     bad 2 "expected geometries or machines" --list policies
     bad 1 "nowhere" --results nowhere
@@ -287,6 +320,13 @@ exits 0
 parses
 cost --results results --machine h100 --slo ttft=1us
 exits 3
+says out "take      nothing meets the limits; nearest is"
+[ "$(grep -c '^full' out)" -eq 1 ] || fail "$ran: the dense cache is more than one row"
+# On 80 columns what misses stands below its row.
+COLUMNS=80 run "$kvt" cost --results results --machine h100 --geometry llama-3.1-8b --slo ttft=1us,peak=1MiB
+exits 3
+[ "$(sed '/^brackets/,$d' out | awk '{ if (length($0) > 80) n++ } END { print n + 0 }')" -eq 0 ] ||
+    fail "$ran: a table wider than 80 columns"
 bad 2 "foo" --results results --slo foo=1
 bad 2 "foo" --results results --axis foo
 bad 2 "brings its policies" --results results -p snapkv

@@ -75,7 +75,6 @@ KVT_API double kvt_cost_attention_flops(const kvt_cost_geometry *g, int64_t n, b
 #define KVT_MACHINE_FIELDS(X)                                                                    \
     X(peak_flops_16,   "FLOP/s", 0, 1e18, "dense bf16 or fp16 products; 0: those of 32 bits")    \
     X(peak_flops_32,   "FLOP/s", 0, 1e18, "fp32 products without tensor cores")                  \
-    X(peak_flops_8,    "FLOP/s", 0, 1e18, "int8 products (listed, not used: weights are decoded)") \
     X(peak_flops_w4,   "FLOP/s", 0, 1e18, "products with 4-bit weights, efficiency included; 0: weights are decoded, the peak is that of activations") \
     X(mem_bw,          "B/s",    1, 1e16, "memory, one direction")                               \
     X(mem_bytes,       "B",      0, 1e15, "memory that the driver reports; 0: not known, nothing is said of what fits") \

@@ -85,7 +85,6 @@ static void take_hardware(kvt_machine *to, const kvt_machine *from)
 {
     TAKE(peak_flops_16);
     TAKE(peak_flops_32);
-    TAKE(peak_flops_8);
     TAKE(peak_flops_w4);
     TAKE(mem_bw);
     TAKE(mem_bytes);

@@ -258,6 +258,25 @@ static void the_dense_cache_is_not_assumed(void **state)
     kvt_cost_table_free(&t);
 }
 
+/* Rows of Quest skip slots, one set for each of the model's query heads: all of the prompt stays,
+ * a row sees the budget, and the scores are paid for where the prompt ends. */
+static void skipped_slots_stay(void **state)
+{
+    kvt_cost_spec spec = spec_of("quest,h2o-mask,oracle-step", "128");
+    kvt_cost_table t = make(&spec);
+    (void)state;
+    for (int64_t i = 0; i < t.n; i++) {
+        const kvt_cost_row *r = &t.row[i];
+        if (strcmp(r->policy, "full") == 0)
+            continue;
+        assert_true(r->kept_tokens_mean == (double)r->prompt_tokens);
+        assert_true(r->end_slots_mean_tokens == 128);
+        assert_int_equal(r->cost.evict.total > 0, strcmp(r->policy, "oracle-step") != 0);
+        assert_true(r->cost.evict.copy == 0 && r->cost.evict.select == 0);
+    }
+    kvt_cost_table_free(&t);
+}
+
 static void equal_budgets_are_one(void **state)
 {
     kvt_cost_spec spec = spec_of("snapkv", "128,10%,1/10");
@@ -599,6 +618,7 @@ int main(void)
         cmocka_unit_test(parts_sum_to_their_totals),
         cmocka_unit_test(what_is_not_known_is_empty),
         cmocka_unit_test(the_dense_cache_is_not_assumed),
+        cmocka_unit_test(skipped_slots_stay),
         cmocka_unit_test(equal_budgets_are_one),
         cmocka_unit_test(all_is_every_policy),
         cmocka_unit_test(a_draft_may_be_named),

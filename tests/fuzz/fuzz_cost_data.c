@@ -1,5 +1,7 @@
 /* fuzz_cost_data.c - any bytes as a model's or a machine's file: refused in one line that names
- * the file, or sound: totals are positive, a machine reads back equal, a prefill is a time. */
+ * the file, or sound: the total is that of its shapes, a machine reads back equal, a prefill is
+ * a time. */
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +22,28 @@ static void check_refused(kvt_code code, const kvt_err *err)
     check(strstr(err->text, "fuzz-cost-") && !strpbrk(err->text, "\n\033"));
 }
 
+/* Weights by the formula of the cost model's section 5. */
+static double total(const kvt_cost_geometry *g)
+{
+    const kvt_geometry *s = &g->g;
+    double e = (double)s->n_hidden, d = (double)s->head_dim, layers = (double)s->n_layer;
+    double q = (double)s->n_head * d, kv = (double)s->n_kv_head * d;
+    double layer = 2 * e * q + 2 * e * kv + 3 * e * (double)s->n_ff;
+    layer += e * g->norms_per_layer + (g->qkv_bias ? q + 2 * kv : 0) + (g->qk_norm ? 2 * d : 0);
+    return layers * layer + e * (double)s->n_vocab * (s->tied ? 1 : 2) + e;
+}
+
+/* A file that was accepted has the total of its shapes, or names none. */
+static void check_total(const kvt_cost_geometry *g, const char *path)
+{
+    check(fabs(total(g) - (double)g->theta_all) <= 1e-12 * total(g));
+    json_t *file = json_load_file(path, 0, NULL);
+    const json_t *named = json_object_get(file, "params_total");
+    json_int_t n = json_integer_value(named);
+    check(file && (!named || n == 0 || n == g->theta_all));
+    json_decref(file);
+}
+
 static void use_geometry(const char *path)
 {
     kvt_cost_geometry g;
@@ -31,6 +55,7 @@ static void use_geometry(const char *path)
     }
     check(g.g.name[0] && g.theta_lin > 0 && g.theta_head > 0);
     check(g.theta_all >= g.theta_lin + g.theta_head);
+    check_total(&g, path);
     check(kvt_cost_cache_bytes(&g, 1000) > 0 && kvt_cost_attention_flops(&g, 1000, false) > 0);
 }
 

@@ -8,7 +8,7 @@
 #include "base/size.h"
 #include "base/text.h"
 
-enum { WORD = 64 };
+enum { WORD = 64, BYTES_PLAIN = 1 << 20 };
 
 const slo_limit slo_limits[SLO_N] = {
 #define X(name, field, row_field, kind) \
@@ -25,7 +25,7 @@ static const char *const limit_names[] = {
 
 static const char *const expected[] = {
     [SLO_TIME] = "a time with its unit (s, ms, us)",
-    [SLO_BYTES] = "a size such as 24GiB",
+    [SLO_BYTES] = "a size with its unit such as 24GiB",
     [SLO_SHARE] = "a share such as 5% or 0.05",
 };
 
@@ -54,11 +54,13 @@ static bool read_time(double *out, const char *text)
            isfinite(*out) && *out > 0;
 }
 
+/* A few bytes without a unit are one that was forgotten. */
 static bool read_bytes(double *out, const char *text)
 {
     int64_t bytes;
     kvt_err ignored;
-    if (size_parse(&bytes, text, &ignored) || bytes <= 0)
+    if (size_parse(&bytes, text, &ignored) || bytes <= 0 ||
+        (bytes < BYTES_PLAIN && strspn(text, "0123456789.") == strlen(text)))
         return false;
     *out = (double)bytes;
     return true;

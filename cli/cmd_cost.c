@@ -78,7 +78,7 @@ static const cli_option options[] = {
     {"axis", 0, CLI_TEXT, CLI_OPT(cost_options, axis), .arg = "NAME", .complete = "axis",
      .help = "with --results: cost that the loss is drawn against: request (default), ttft, tpot, peak, steady"},
     {"csv", 0, CLI_TEXT, CLI_OPT(cost_options, csv), .arg = "DIR", .complete = "file",
-     .help = "write every row and part as DIR/cost.csv with its metadata; -: on standard output"},
+     .help = "write every row and part as DIR/cost.csv with its metadata (and DIR/selection.csv with --slo or --axis); -: rows on standard output"},
     {"calibrate", 0, CLI_TEXT, CLI_OPT(cost_options, calibrate), .arg = "FILE.csv", .complete = "file",
      .help = "fit the constants of the machine to measured points: columns quantity (prefill, decode, evict), geometry, prompt_tokens, seconds; batch, kv_bits, weight_bits, policy, rows where they matter"},
     {"save", 0, CLI_TEXT, CLI_OPT(cost_options, save), .arg = "FILE.json", .complete = "file",
@@ -99,7 +99,9 @@ static kvt_code check_options(const cli *c, const cost_options *o, int n_arg, kv
 {
     bool choose = o->slo || o->axis;
     int apart = (o->list != NULL) + o->published + (o->calibrate || o->save);
-    if (apart > 1 || (apart && (n_arg || o->results || o->csv || choose)))
+    bool predicts = n_arg || o->results || o->csv || o->geometry || o->length || o->policy.n ||
+                    o->budget.n || choose;
+    if (apart > 1 || (apart && predicts))
         return kvt_fail(err, KVT_USAGE,
                         "--list, --published and --calibrate or --save each stand alone");
     if (choose && !o->results)
@@ -109,11 +111,13 @@ static kvt_code check_options(const cli *c, const cost_options *o, int n_arg, kv
     if (o->results && n_arg)
         return kvt_fail(err, KVT_USAGE,
                         "expected traces or --results DIR, got both: the results name theirs");
-    if (o->results && (o->policy.n || o->budget.n))
-        return kvt_fail(err, KVT_USAGE,
-                        "--results brings its policies and budgets along: %s does not go with "
-                        "it",
-                        o->policy.n ? "--policy" : "--budget");
+    if (o->results && (o->policy.n || o->budget.n || o->act))
+        return kvt_fail(
+            err, KVT_USAGE,
+            "--results brings its policies and budgets along: %s does not go with it",
+            o->policy.n   ? "--policy"
+            : o->budget.n ? "--budget"
+                          : "--act");
     if (o->shared_pages && !o->page)
         return kvt_fail(err, KVT_USAGE, "--shared-pages needs --page N");
     if (c->json && o->csv && strcmp(o->csv, "-") == 0)
@@ -192,7 +196,7 @@ static kvt_code choose(cli *c, const cost_request *r, const cost_options *o, kvt
     for (int64_t i = 0; i < r->table.n; i++)
         if (strcmp(r->table.row[i].profile, profile) == 0)
             shown.row[shown.n++] = r->table.row[i];
-    kvt_code code = cli_cost_choose(c, r->results, &shown, o->slo, o->axis, err);
+    kvt_code code = cli_cost_choose(c, r->results, &shown, o->slo, o->axis, o->csv, err);
     kvt_cost_table_free(&shown);
     return code;
 }
@@ -204,7 +208,8 @@ static kvt_code print(cli *c, cost_request *r, const cost_options *o, kvt_err *e
                                 .setting = &r->spec.setting,
                                 .reference =
                                     first_policy(r->reference, sizeof r->reference, list)};
-    if (o->csv && cli_cost_csv(c, &r->table, o->csv, err))
+    const kvt_table table = kvt_cost_table_of(&r->table);
+    if (o->csv && cli_cost_csv(c, &table, o->csv, err))
         return err->code;
     if (o->csv && strcmp(o->csv, "-") == 0)
         return KVT_OK;

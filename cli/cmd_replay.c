@@ -165,8 +165,10 @@ static kvt_code print_results(cli *c, const replay_options *o, const kvt_results
     if (code == KVT_OK && o->csv != NULL)
         code = cli_write_csv(c, results, &(cli_csv_request){.dir = o->csv, .tables = o->tables},
                              err);
-    if (code == KVT_OK && o->csv != NULL && costs != NULL && strcmp(o->csv, "-") != 0)
-        code = cli_cost_csv(c, &costs->table, o->csv, err);
+    if (code == KVT_OK && o->csv != NULL && costs != NULL && strcmp(o->csv, "-") != 0) {
+        const kvt_table table = kvt_cost_table_of(&costs->table);
+        code = cli_cost_csv(c, &table, o->csv, err);
+    }
     if (fflush(stdout) != 0 && code == KVT_OK)
         code = kvt_fail(err, KVT_IO, "standard output could not be written");
     if (code == KVT_OK)

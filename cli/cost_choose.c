@@ -8,6 +8,7 @@
 #include "analyze/choose.h"
 #include "cli/cost_choose_json.h"
 #include "cli/cost_choose_say.h"
+#include "cli/cost_table.h"
 #include "cli/table.h"
 
 enum { CELL = 192 };
@@ -238,11 +239,12 @@ static void show_costs(shown *out, const kvt_slo *slo, kvt_cost_axis axis, bool 
 }
 
 kvt_code cli_cost_choose(cli *c, const kvt_results *results, const kvt_cost_table *costs,
-                         const char *slo_text, const char *axis_name, kvt_err *err)
+                         const char *slo_text, const char *axis_name, const char *csv,
+                         kvt_err *err)
 {
     choice o = {.results = results,
                 .axis = axis_name ? axis_name : "request",
-                .shown.limits = slo_text && *slo_text};
+                .shown.limits = slo_text != NULL};
     kvt_cost_axis axis = KVT_AXIS_REQUEST;
     if (find_axis(&axis, o.axis, err))
         return err->code;
@@ -252,7 +254,10 @@ kvt_code cli_cost_choose(cli *c, const kvt_results *results, const kvt_cost_tabl
     show_costs(&o.shown, &o.slo, axis, axis_name != NULL);
     if (kvt_selection_make(&o.made, results, costs, &o.slo, axis, c->ctx.seed, err))
         return err->code;
-    kvt_code code = print_all(c, &o, err);
+    kvt_table table = kvt_selection_table(&o.made);
+    kvt_code code = csv ? cli_cost_csv(c, &table, csv, err) : KVT_OK;
+    if (!code)
+        code = print_all(c, &o, err);
     kvt_selection_free(&o.made);
     return code;
 }

@@ -189,17 +189,16 @@ kvt_code cli_cost_table(cli *c, const kvt_cost_table *t, const cli_cost_view *as
     return code;
 }
 
-kvt_code cli_cost_csv(cli *c, const kvt_cost_table *t, const char *dir, kvt_err *err)
+kvt_code cli_cost_csv(cli *c, const kvt_table *table, const char *dir, kvt_err *err)
 {
-    char path[1024] = "-";
-    const kvt_table table = kvt_cost_table_of(t);
+    char path[1024] = "-", name[64];
     bool to_stdout = strcmp(dir, "-") == 0;
     const kvt_csv_options options = {.metadata = !to_stdout, .command = c->command_line};
-    if (!to_stdout &&
-        (file_mkdirs(dir, err) || file_join(path, sizeof path, dir, "cost.csv", err)))
+    snprintf(name, sizeof name, "%s.csv", table->name);
+    if (!to_stdout && (file_mkdirs(dir, err) || file_join(path, sizeof path, dir, name, err)))
         return err->code;
-    if (kvt_table_csv(&table, path, &options, err))
-        return kvt_within(err, "table cost");
+    if (kvt_table_csv(table, path, &options, err))
+        return kvt_within(err, "table %s", table->name);
     if (!to_stdout)
         cli_note(c, "wrote %s", path);
     return KVT_OK;

@@ -17,8 +17,8 @@ typedef struct cli_cost_view {
  * was skipped. */
 KVT_CHECKED kvt_code cli_cost_table(cli *c, const kvt_cost_table *t, const cli_cost_view *v,
                                     kvt_err *err);
-/* DIR/cost.csv with its metadata; "-": standard output. */
-KVT_CHECKED kvt_code cli_cost_csv(cli *c, const kvt_cost_table *t, const char *dir,
+/* DIR/NAME.csv of a table (cost, selection) with its metadata; "-": standard output. */
+KVT_CHECKED kvt_code cli_cost_csv(cli *c, const kvt_table *table, const char *dir,
                                   kvt_err *err);
 /* {"schema": "kvt-cost-1", "rows": [...]} */
 void cli_cost_json(const kvt_cost_table *t);

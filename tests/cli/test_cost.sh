@@ -252,6 +252,7 @@ model="--geometry llama-3.1-8b --machine h100"
     bad 2 "each stand alone" --results results --save x.json
     bad 1 "cannot write" --machine h100 --save nowhere/x.json
     bad 2 "each stand alone" --published --list machines
+    bad 2 "each stand alone" --machine h100 --calibrate points.csv -p snapkv
     bad 2 "expected geometries or machines" --list policies
     bad 1 "nowhere" --results nowhere
     bad 1 "nothing.csv" --machine h100 --calibrate nothing.csv
@@ -315,9 +316,18 @@ cost --results results --geometry llama-3.1-8b --machine h100 --slo ttft=2s,tpot
 exits 0
 says out "take"
 says out "margin"
-cost --results results --geometry llama-3.1-8b --machine h100 --slo ttft=2s,tpot=15ms --json
+cost --results results --geometry llama-3.1-8b --machine h100 --slo ttft=2s,tpot=15ms --json --csv chosen -q
 exits 0
 parses
+# The rows of the choice are a table, too; one of them is taken.
+python3 - chosen/selection.csv out <<'PY' || fail "$ran: selection.csv is another choice"
+import csv, json, sys
+rows, made = list(csv.DictReader(open(sys.argv[1], newline=""))), json.load(open(sys.argv[2]))
+assert [r["policy"] for r in rows] == [r["policy"] for r in made["rows"]]
+won = [r for r in rows if r["is_winner"] == "1"]
+assert [(r["policy_label"], r["budget_asked"]) for r in won] == \
+    [(w["policy"], w["budget_asked"]) for w in made["winners"]] and len(won) == 1, won
+PY
 cost --results results --machine h100 --slo ttft=1us
 exits 3
 says out "take      nothing meets the limits; nearest is"
@@ -328,6 +338,8 @@ exits 3
 [ "$(sed '/^brackets/,$d' out | awk '{ if (length($0) > 80) n++ } END { print n + 0 }')" -eq 0 ] ||
     fail "$ran: a table wider than 80 columns"
 bad 2 "foo" --results results --slo foo=1
+bad 2 "expected at least one, as ttft=2s" --results results --slo ""
+bad 2 "--act does not go with it" --results results --act decode
 bad 2 "foo" --results results --axis foo
 bad 2 "brings its policies" --results results -p snapkv
 bad 2 "got both" --results results few/one.h5

@@ -184,7 +184,8 @@ bool document_table(int i, const char **name, kvt_schema *out)
         return true;
     }
     kvt_table more[] = {kvt_comparison_table(&(kvt_comparison){0}),
-                        kvt_cost_table_of(&(kvt_cost_table){0})};
+                        kvt_cost_table_of(&(kvt_cost_table){0}),
+                        kvt_selection_table(&(kvt_selection){0})};
     if (i - n >= (int)(sizeof more / sizeof more[0]))
         return false;
     *name = more[i - n].name;

@@ -143,7 +143,7 @@ static void step_row(kvt_memory_cost *row, const memory_case *x, const kvt_cost_
     row->slack = x->m->alloc_round > 0 ? L * memory_held_of(x, slots / L).slack : 0;
     row->state = memory_state(x, slots, L);
     row->scratch = step_scratch(x, run);
-    row->activations = x->token_ffn + logits(x, 1);
+    row->activations = fmax(x->token_ffn, logits(x, 1)); /* one after the other */
 }
 
 static void walk_decode(const memory_case *x, memory_see *see, void *user)

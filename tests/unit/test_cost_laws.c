@@ -173,13 +173,14 @@ static void test_room_for_all_saves_nothing(void **state)
     for (int p = 0; p < law.n_policy; p++)
         for (int g = 0; g < LAW_GEOMETRIES; g++)
             for (int profile = 0; profile < 2; profile++)
-                for (int k = 0; k < 3; k++) {
+                for (int k = 0; k < 4; k++) {
                     law_case c = law_usual(law.policy[p]), full = law_usual("full");
                     law_on(&c, g, g % LAW_MACHINES);
                     c.profile = (kvt_cost_profile)profile;
                     c.n_prompt = 4096;
                     /* The third: so much that decoded tokens find room, too. */
-                    c.budget = c.n_prompt + (const int[]){0, 1, 1 << 20}[k];
+                    c.budget = c.n_prompt + (const int[]){0, 1, 1 << 20, 0}[k];
+                    c.setting.masked = k == 3;
                     full.geometry = c.geometry, full.machine = c.machine;
                     full.n_prompt = c.n_prompt, full.profile = c.profile;
                     law_all(&c), law_all(&full);

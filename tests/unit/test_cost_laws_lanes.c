@@ -59,10 +59,24 @@ static kvt_result *result_of(const int kept[LAYERS * LANES])
     return r;
 }
 
+/* With what each row saw, as a replay's file has it. */
+static bool with_rows = false;
+
+static void add_rows(kvt_result *r)
+{
+    r->kept_count = kvt_alloc(LAYERS * LANES * RESPONSE, sizeof *r->kept_count);
+    assert_non_null(r->kept_count);
+    for (int i = 0; i < LAYERS * LANES * RESPONSE; i++)
+        r->kept_count[i] =
+            (float)(r->lane[i / RESPONSE].kept_prefill_tokens + 1 + i % RESPONSE);
+}
+
 static kvt_cost_load load_of(const int kept[LAYERS * LANES], const kvt_cost_geometry *g,
                              kvt_cost_setting s, int64_t n_prompt)
 {
     kvt_result *r = result_of(kept);
+    if (with_rows)
+        add_rows(r);
     kvt_cost_work w = {.when = KVT_WHEN_IN_LAYER, .ragged = true, .selects = true};
     kvt_cost_load load;
     kvt_err err;
@@ -154,12 +168,23 @@ static void test_other_lengths_and_models(void **state)
     CHECK_NEAR(load.kept[1].most, 64, 1e-6);
 }
 
+/* What each row saw says the same as the lanes' first and last numbers. */
+static void test_counted_rows(void **state)
+{
+    with_rows = true;
+    test_a_page_is_held_by_its_last_lane(state);
+    test_steps_of_uneven_lanes(state);
+    test_other_lengths_and_models(state);
+    with_rows = false;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_page_is_held_by_its_last_lane),
         cmocka_unit_test(test_steps_of_uneven_lanes),
         cmocka_unit_test(test_other_lengths_and_models),
+        cmocka_unit_test(test_counted_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,6 +81,56 @@ static void test_when_layers_are_cut(void **state)
     law_end(&t, 1000);
 }
 
+/* What the layers hold as the prompt goes through them (7.5): each of the earlier ones what it
+ * keeps, or all of it where layers wait for each other; this one all of it, till it is cut. */
+static void one_timeline(law_tally *t, const law_case *c)
+{
+    kvt_phase_row row[KVT_COST_PHASES_MAX];
+    kvt_cost_case cc = law_cost_case(c);
+    int n = kvt_cost_timeline(row, &cc), seen = 0;
+    double slot = kvt_cost_token_bytes(c->geometry, 16, 0);
+    double lane = slot / (double)c->geometry->g.n_kv_head, before = 0, all = 0, kept = 0;
+    for (int i = 0; i < n; i++) {
+        int l = row[i].layer;
+        double kv = row[i].memory.kv, w = l >= 0 ? c->geometry->g.window[l] : 0;
+        double n_all = (double)c->n_prompt, pass = n_all + (double)c->work.extra_tokens;
+        double dense = slot * (w > 0 ? fmin(w, n_all) : n_all);
+        double passing = slot * (w > 0 ? fmin(w, pass) : pass);
+        double left = l >= 0 ? c->load.kept[l].held * lane : 0;
+        if (c->work.when == KVT_WHEN_AFTER_PREFILL)
+            left = dense;
+        if (row[i].phase == KVT_PHASE_ATTENTION) {
+            law_near(t, kv, before + passing, 1e-9, c, "attention of a layer");
+            all += dense, kept += c->load.kept[l].held * lane, seen++;
+        } else if (row[i].phase == KVT_PHASE_FFN) {
+            law_near(t, kv, before += left, 1e-9, c, "feed-forward of a layer");
+        } else if (row[i].phase == KVT_PHASE_EVICT) {
+            law_near(t, kv, all, 1e-9, c, "nothing is gone before the copy");
+            law_least(t, row[i].memory.scratch, kept, c, "the copy");
+            seen++;
+        }
+    }
+    law_is(t, seen >= c->load.n_layer + (c->work.when == KVT_WHEN_AFTER_PREFILL), c, "phases",
+           seen, c->load.n_layer);
+}
+
+static void test_layer_by_layer(void **state)
+{
+    law_tally t = {0};
+    (void)state;
+    for (int p = 0; p < law.n_policy; p++)
+        for (int g = 0; g < LAW_GEOMETRIES; g++)
+            for (int late = 0; late < 2; late++) {
+                law_case c = law_made(p, g, 0, KVT_PROFILE_FUSED);
+                if (c.work.when == KVT_WHEN_NEVER || c.work.keeps_all || c.work.by_query_head)
+                    continue;
+                c.work.when = late ? KVT_WHEN_AFTER_PREFILL : KVT_WHEN_IN_LAYER;
+                law_load(&c);
+                one_timeline(&t, &c);
+            }
+    law_end(&t, 10000);
+}
+
 static void test_what_only_raises_memory(void **state)
 {
     law_tally t = {0};
@@ -122,9 +172,8 @@ static void test_what_only_raises_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sets_by_query_head),
-        cmocka_unit_test(test_what_keeps_all),
-        cmocka_unit_test(test_when_layers_are_cut),
+        cmocka_unit_test(test_sets_by_query_head),      cmocka_unit_test(test_what_keeps_all),
+        cmocka_unit_test(test_when_layers_are_cut),     cmocka_unit_test(test_layer_by_layer),
         cmocka_unit_test(test_what_only_raises_memory),
     };
     return cmocka_run_group_tests(tests, law_open, law_close);

@@ -92,7 +92,9 @@ static unsigned marks_of(const kvt_cost_row *r)
            (unsigned)(r->mapped != 0) << COST_AT_MAPPED |
            (unsigned)(r->scaled != 0) << COST_AT_SCALED |
            (unsigned)(r->is_default != 0) << COST_AT_DEFAULT |
-           (unsigned)(r->is_bound != 0) << COST_AT_LIMIT;
+           (unsigned)(r->is_bound != 0) << COST_AT_LIMIT |
+           (unsigned)(r->cache_resident != 0) << COST_AT_CACHED |
+           (unsigned)(r->out_of_range != 0) << COST_AT_RANGE;
 }
 
 /* Sums while rows come, means at the end. */

@@ -13,7 +13,9 @@
     X(MAPPED,  'm', "slots counted on another model, or on some of the layers")               \
     X(SCALED,  's', "slots counted at another length")                                     \
     X(DEFAULT, 'd', "PUBLISHED takes defaults: nothing was measured here of this policy")  \
-    X(LIMIT,   'l', "a limit: an oracle's scoring costs nothing")
+    X(LIMIT,   'l', "a limit: an oracle's scoring costs nothing")                          \
+    X(CACHED,  'c', "weights and cache fit into the last-level cache, which is faster")    \
+    X(RANGE,   'o', "far outside of what the machine was calibrated on, bands are twice as wide")
 /* clang-format on */
 enum {
 #define X(id, letter, text) COST_AT_##id,

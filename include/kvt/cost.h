@@ -483,6 +483,7 @@ typedef struct kvt_cost_row {
     kvt_cost cost;
     int64_t fits; /* 1, 0; empty: the machine's memory is not known */
     int64_t peak_layer, max_batch, max_context_tokens; /* empty: none, not known */
+    int64_t out_of_range, cache_resident;              /* 0, 1; as in cost */
     char peak_phase[32], ttft_bottleneck[8], evict_bottleneck[8], step_bottleneck[8];
     char status[16], error[256]; /* ok, skipped */
 } kvt_cost_row;

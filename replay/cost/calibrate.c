@@ -33,10 +33,18 @@ static void put_residuals(cal *c)
     }
 }
 
-/* The half width that these points bear out, at least the stated one. */
-static double band_of(double stated, double rms, double left_out)
+/* The half width that these points bear out, at least the stated one; at most what a machine's
+ * file can say. */
+static double band_of(kvt_machine_field field, double stated, double rms, double left_out)
 {
-    return fmax(stated, fmax(2 * rms, left_out)); /* fmax passes over NAN */
+    double band = fmax(stated, fmax(2 * rms, left_out)); /* fmax passes over NAN */
+    return fmin(band, kvt_machine_fields()[field].most);
+}
+
+static void set_band(kvt_machine *m, kvt_machine_field field, double stated, double rms,
+                     double left_out)
+{
+    cal_set_field(m, field, band_of(field, stated, rms, left_out));
 }
 
 static void put_band(cal *c, cal_quantity q, double rms, double left_out)
@@ -45,16 +53,16 @@ static void put_band(cal *c, cal_quantity q, double rms, double left_out)
     switch (q) {
     case CAL_PREFILL:
         c->out->rms_prefill = rms;
-        cal_set_field(m, KVT_MACHINE_band_prefill, band_of(0.03, rms, left_out));
+        set_band(m, KVT_MACHINE_band_prefill, 0.03, rms, left_out);
         break;
     case CAL_DECODE:
         c->out->rms_decode = rms;
-        cal_set_field(m, KVT_MACHINE_band_decode_lo, fmin(band_of(0.07, rms, left_out), 1));
-        cal_set_field(m, KVT_MACHINE_band_decode_hi, band_of(0.07, rms, left_out));
+        set_band(m, KVT_MACHINE_band_decode_lo, 0.07, rms, left_out);
+        set_band(m, KVT_MACHINE_band_decode_hi, 0.07, rms, left_out);
         break;
     default:
         c->out->rms_evict = rms;
-        cal_set_field(m, KVT_MACHINE_band_evict, band_of(0.05, rms, left_out));
+        set_band(m, KVT_MACHINE_band_evict, 0.05, rms, left_out);
         break;
     }
 }

@@ -83,6 +83,8 @@ static const kvt_column columns[] = {
     C(ttft_bottleneck,  "", "what the prefill waits for: math, memory or host"),
     C(evict_bottleneck, "", "what the eviction waits for"),
     NAMED("tpot_bottleneck", step_bottleneck, "what a decode step waits for"),
+    C(cache_resident, "", "1: weights and cache fit into the last-level cache, whose speed the decode step has"),
+    C(out_of_range,   "", "1: far outside of what the machine was calibrated on: bands are twice as wide"),
     BAND(ttft, ttft_band)
     BAND(evict, evict_band)
     BAND(tpot, step_band)

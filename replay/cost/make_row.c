@@ -226,6 +226,8 @@ static void name_cost(kvt_cost_row *r, const kvt_published *constants)
     r->is_default = constants->is_default && c->evict.total > 0;
     r->draft_tokens = c->draft_tokens;
     r->fits = isnan(c->short_bytes) ? KVT_EMPTY_INT : !(c->short_bytes > 0);
+    r->out_of_range = c->out_of_range;
+    r->cache_resident = c->cache_resident;
     r->peak_layer = memory ? count_or_empty(c->peak_layer) : KVT_EMPTY_INT;
     r->max_batch = count_or_empty(c->max_batch);
     r->max_context_tokens = count_or_empty(c->max_context);

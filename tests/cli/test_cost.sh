@@ -187,6 +187,15 @@ says out "llama-3.1-8b"
 run "$kvt" __complete machine
 says out "h100-sxm"
 
+# A step out of the last-level cache and a length far from the calibration's are marked, in both.
+cost --geometry smollm2-135m --machine rtx-pro-6000,h20-dapq -p snapkv -b 64 --length 512,16Ki --weight-bits 4
+exits 0
+grep -q '^full .* c *$' out || fail "$ran: no step is marked as resident"
+cost --geometry smollm2-135m --machine rtx-pro-6000,h20-dapq -p snapkv -b 64 --length 512,16Ki --weight-bits 4 --json
+jq -e '[.rows[] | select(.profile == "fused")] | all(.[]; .out_of_range == (if .machine == "h20-dapq" then 1 else 0 end)) and
+    any(.[]; .cache_resident == 1) and any(.[]; .cache_resident == 0)' out >/dev/null ||
+    fail "$ran: wrong marks"
+
 # ---- machines
 
 # A machine as it is, to be edited, predicts what its name does.
@@ -208,6 +217,15 @@ cost --machine h20 --calibrate points.csv --save mine.json
 exits 0
 cost --geometry llama-3.1-8b --machine mine.json -p snapkv -b 128 --length 32Ki --json
 exits 0
+# No file holds a band that it cannot be read with: points of nonsense are fitted as they are.
+printf 'quantity,geometry,prompt_tokens,seconds\n' >nonsense.csv
+printf 'prefill,llama-3.1-8b,%s,0.00001\n' 4096 32768 >>nonsense.csv
+cost --machine h100 --calibrate nonsense.csv --save nonsense.json
+exits 0
+says out "clamped"
+cost --geometry llama-3.1-8b --machine nonsense.json -p snapkv --length 4Ki
+exits 0
+cost --geometry llama-3.1-8b --machine mine.json -p snapkv -b 128 --length 32Ki --json
 # Held out: 6.5718 s were measured at 32Ki.
 jq -e '.rows[] | select(.policy == "full" and .profile == "fused") | .prefill_s | . > 6.45 and . < 6.7' \
     out >/dev/null || fail "$ran: not the calibrated prefill"

@@ -241,9 +241,21 @@ static kvt_code calibrate(cli *c, const kvt_machine *base, const char *csv, cons
 /* As it is, for somebody who edits it. */
 static kvt_code save_plain(cli *c, const kvt_machine *machine, const char *path, kvt_err *err)
 {
-    kvt_code code = kvt_machine_save(machine, path, err);
+    buf b;
+    if (kvt_machine_save(machine, path, err))
+        return err->code;
+    cli_note(c, "wrote %s, the machine %s", path, machine->name);
+    if (!c->json)
+        return KVT_OK;
+    buf_init(&b, 1 << 16);
+    buf_text(&b, "{\"schema\": \"kvt-machine-1\", ");
+    add_text(&b, "machine", machine->name);
+    buf_text(&b, ", ");
+    add_text(&b, "written", path);
+    kvt_code code = buf_check(&b, err);
     if (!code)
-        cli_note(c, "wrote %s, the machine %s", path, machine->name);
+        printf("%s}\n", buf_get(&b));
+    buf_fini(&b);
     return code;
 }
 

@@ -202,6 +202,10 @@ jq -e '[.rows[] | select(.profile == "fused")] | all(.[]; .out_of_range == (if .
 cost --machine l40s --save card.json
 exits 0
 jq -e '.mem_bw == [864e9, "vendor"] and .name == "l40s"' card.json >/dev/null || fail "$ran: another machine"
+cost --machine l40s --save card.json --json -q
+exits 0
+parses
+jq -e '.machine == "l40s" and .written == "card.json"' out >/dev/null || fail "$ran: not what was written"
 cost --geometry qwen3-8b --machine l40s -p all -b 10% --length 8Ki --csv -
 cp out named
 cost --geometry qwen3-8b --machine card.json -p all -b 10% --length 8Ki --csv -

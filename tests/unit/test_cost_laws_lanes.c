@@ -66,6 +66,7 @@ static void add_rows(kvt_result *r)
 {
     r->kept_count = kvt_alloc(LAYERS * LANES * RESPONSE, sizeof *r->kept_count);
     assert_non_null(r->kept_count);
+    strcpy(r->cell->growth, "ragged"); /* else they are not looked at */
     for (int i = 0; i < LAYERS * LANES * RESPONSE; i++)
         r->kept_count[i] =
             (float)(r->lane[i / RESPONSE].kept_prefill_tokens + 1 + i % RESPONSE);

@@ -14,7 +14,7 @@ typedef struct cost_options {
     cli_list policy, budget, plugin;
     const char *geometry, *machine, *length, *batch, *rule, *draft;
     const char *results, *slo, *axis, *csv, *calibrate, *save;
-    int64_t response, page, tensor, chunk;
+    int64_t response, page, tensor, chunk, draft_tokens;
     double weight_bits, fragmentation;
     const char *list;
     int kv_bits, profile, act;
@@ -65,6 +65,8 @@ static const cli_option options[] = {
      .help = "whose times and memory are shown: fused (every policy implemented equally well), as-published, paper-lkv; the eviction is shown under the first two"},
     {"draft", 0, CLI_TEXT, CLI_OPT(cost_options, draft), .arg = "NAME", .complete = "geometry",
      .help = "model that drafts for policies with a draft model; default: the usual one of the geometry"},
+    {"draft-tokens", 0, CLI_INT, CLI_OPT(cost_options, draft_tokens), .arg = "N", .min = 1, .max = 1 << 16,
+     .help = "that policies with a draft write; default: the policy's own number, under as-published what was measured"},
     {"act", 0, CLI_CHOICE, CLI_OPT(cost_options, act), .arg = "WHEN", .def = "own", .choices = acts,
      .help = "when policies decide that can do both: own (their habit), prefill, decode"},
     {"budget-rule", 0, CLI_TEXT, CLI_OPT(cost_options, rule), .arg = "RULE", .def = "floor_exact",
@@ -172,6 +174,7 @@ static void read_setting(cost_request *r, const cost_options *o)
                                          .masked = o->masked,
                                          .fragmentation = o->fragmentation};
     r->spec.act = (kvt_act)o->act;
+    r->spec.draft_tokens = o->draft_tokens;
     r->spec.n_response = o->response > 0 ? o->response : -1;
     r->spec.weights_must_fit = true;
     /* The eviction is always shown under both. */

@@ -501,6 +501,7 @@ KVT_API void kvt_cost_table_free(kvt_cost_table *t);
 typedef struct kvt_cost_spec {
     const kvt_cost_geometry *geometry; /* NULL: that of each result's trace (see results) */
     const kvt_cost_geometry *draft;    /* NULL: the geometry's usual one */
+    int64_t draft_tokens; /* of every draft; 0: the policy's own, or what was measured */
     const kvt_machine *machine;
     int n_machine;
     const kvt_cost_profile *profile;

@@ -20,9 +20,12 @@ static kvt_code find_constants(make *m, kvt_err *err)
         return kvt_fail_memory(err, (size_t)n * sizeof *at);
     for (int u = 0; u < m->n_use; u++)
         for (int i = 0; i < m->spec->n_machine; i++)
-            for (int p = 0; p < m->n_profile; p++)
-                kvt_cost_constants(at++, &m->spec->machine[i], m->profile[p],
+            for (int p = 0; p < m->n_profile; p++, at++) {
+                kvt_cost_constants(at, &m->spec->machine[i], m->profile[p],
                                    m->use[u].use ? m->use[u].use->policy->name : "");
+                if (m->spec->draft_tokens > 0)
+                    at->draft_tokens = m->spec->draft_tokens;
+            }
     return KVT_OK;
 }
 

@@ -72,6 +72,14 @@ jq -e '[.rows[] | select(.profile == "fused") | {key: .policy, value: .}] | from
 jq -e 'all(.rows[]; .assumed == (if .policy == "full" then 0 else 1 end) and .trace_id == "")' out >/dev/null ||
     fail "$ran: not marked as assumed"
 
+# With 32 drafts under a captured graph: 207 ms (cost-model page, 7.6), and so many as published.
+h100 -p lookaheadkv,laq -b 128 --length 32Ki --draft-tokens 32 --json
+exits 0
+jq -e '[.rows[] | select(.policy == "laq")] | length == 2 and all(.[]; .draft_tokens == 32) and
+    (.[] | select(.profile == "fused") | .evict_s | . > 0.203 and . < 0.212) and
+    (.[] | select(.profile == "as-published") | .evict_s | . > 0.55 and . < 0.57)' out >/dev/null ||
+    fail "$ran: not 32 drafts"
+
 # What is least stands below the table, beside what the dense cache takes.
 h100 -p lookaheadkv,snapkv,laq -b 128 --length 32Ki
 says out "LEAST    eviction 1.60 ms: snapkv at 128; decode step"

@@ -85,64 +85,62 @@ static void walk_late(const memory_case *x, memory_see *see, void *user)
 /* ---- decoding ------------------------------------------------------------------------------
  */
 
-/* What a step holds at these lengths. */
-static double run_slots(const memory_case *x, const kvt_cost_run *run)
-{
-    if (x->scale == 1)
-        return run->held;
-    const kvt_cost_load *load = x->load;
-    double was = 0, is = 0;
-    for (int l = 0; l < x->shape.n_layer; l++) {
-        double most = cost_layer_tokens(x->g, x->c->setting, l, INFINITY) * x->shape.n_lane;
-        double more = x->growth * x->shape.n_lane;
-        was += fmin(load->kept[l].held + more, most);
-        is += fmin(memory_kept(x, l) + more, most);
-    }
-    return was > 0 ? run->held * is / was : 0;
-}
+/* What all decode steps have in common at these lengths. */
+typedef struct steps {
+    double stretch; /* of what a run holds */
+    double lane;    /* slots of the longest lane, when most is held */
+    double layer;   /* slots of the largest layer after the prompt */
+} steps;
 
-/* Slots of the longest lane of a step, and of the layer that it is in. */
-static double longest(const memory_case *x, const kvt_cost_run *run, double *layer)
+static steps steps_of(const memory_case *x)
 {
     const kvt_cost_load *load = x->load;
-    double lane = 0, top = load->top.held > 0 ? run->held / load->top.held : 1;
-    *layer = 0;
+    steps out = {.stretch = 1};
+    double was = 0, is = 0, more_was = 0, more_is = 0;
     for (int l = 0; l < x->shape.n_layer; l++) {
-        if (memory_same_layer(x, l) && load->kept[l].most <= load->kept[l - 1].most)
-            continue;
-        double cap = cost_layer_tokens(x->g, x->c->setting, l, INFINITY);
-        double kept = memory_kept(x, l), most = kept / x->shape.n_lane;
-        most = fmax(most, load->kept[l].most * x->scale);
-        lane = fmax(lane, fmin(most + x->growth, cap) * top);
-        *layer = fmax(*layer, kept);
+        if (!memory_same_layer(x, l) || load->kept[l].most != load->kept[l - 1].most) {
+            double cap = cost_layer_tokens(x->g, x->c->setting, l, INFINITY);
+            double kept = memory_kept(x, l), lanes = x->shape.n_lane;
+            double most = fmax(kept / lanes, load->kept[l].most * x->scale);
+            out.lane = fmax(out.lane, fmin(most + x->growth, cap));
+            out.layer = fmax(out.layer, kept);
+            more_was = fmin(load->kept[l].held + x->growth * lanes, cap * lanes);
+            more_is = fmin(kept + x->growth * lanes, cap * lanes);
+        }
+        was += more_was;
+        is += more_is;
     }
-    return lane;
+    if (x->scale != 1)
+        out.stretch = was > 0 ? is / was : 0;
+    return out;
 }
 
 /* A framework's cache is made anew each step, one tensor at a time, and keys and values are
  * expanded to query heads; what a decision moves together is a copy of a layer's slots. */
-static double step_scratch(const memory_case *x, const kvt_cost_run *run)
+static double step_scratch(const memory_case *x, const steps *all, const kvt_cost_run *run)
 {
     const kvt_cost_work *w = x->work;
-    double layer, lane = longest(x, run, &layer), sum = 0;
+    double top = x->load->top.held > 0 ? run->held / x->load->top.held : 1;
+    double lane = all->lane * top, sum = 0;
     double heads = (double)x->g->g.n_head / (double)cost_tensor(x->c->setting);
     if (x->m->engine == KVT_ENGINE_EAGER)
         sum = lane * x->shape.n_lane * x->slot / TENSORS +
               2 * lane * heads * (double)x->g->g.head_dim * cost_act_bytes(x->m) * x->batch;
     if (w->in_decode && !w->in_place && !w->keeps_all && !w->joins && !x->c->setting->masked)
-        sum += layer * x->slot;
+        sum += all->layer * x->slot;
     return sum;
 }
 
-static void step_row(kvt_memory_cost *row, const memory_case *x, const kvt_cost_run *run)
+static void step_row(kvt_memory_cost *row, const memory_case *x, const steps *all,
+                     const kvt_cost_run *run)
 {
     int L = x->shape.n_layer;
-    double slots = run_slots(x, run);
+    double slots = run->held * all->stretch;
     *row = x->base;
     row->kv = slots * x->slot;
     row->slack = x->m->alloc_round > 0 ? L * memory_held_of(x, slots / L).slack : 0;
     row->state = memory_state(x, slots, L);
-    row->scratch = step_scratch(x, run);
+    row->scratch = step_scratch(x, all, run);
     row->activations = fmax(x->token_ffn, logits(x, 1)); /* one after the other */
 }
 
@@ -151,12 +149,15 @@ static void walk_decode(const memory_case *x, memory_see *see, void *user)
     const kvt_cost_load *load = x->load;
     const kvt_cost_run *run[] = {&load->first, &load->top, &load->last};
     kvt_memory_cost row;
-    for (int i = 0; load->n_run > 0 && i < 3; i++) {
+    if (load->n_run == 0)
+        return;
+    steps all = steps_of(x);
+    for (int i = 0; i < 3; i++) {
         bool again = (i == 1 && load->top.held == load->first.held) ||
                      (i == 2 && load->last.held == load->top.held);
         if (again)
             continue;
-        step_row(&row, x, run[i]);
+        step_row(&row, x, &all, run[i]);
         memory_row(x, see, user, KVT_PHASE_DECODE, -1, &row);
     }
 }
@@ -164,7 +165,8 @@ static void walk_decode(const memory_case *x, memory_see *see, void *user)
 void memory_steady(kvt_memory_cost *out, const memory_case *x)
 {
     if (x->load->n_run > 0) {
-        step_row(out, x, &x->load->last);
+        steps all = steps_of(x);
+        step_row(out, x, &all, &x->load->last);
     } else {
         *out = x->base;
         double slots = all_slots(x, true, &out->slack);

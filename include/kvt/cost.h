@@ -478,6 +478,8 @@ typedef struct kvt_cost_row {
     int64_t prompt_tokens, response_tokens, batch;
     double kv_bits, weight_bits;
     int64_t page_tokens, tensor_devices, draft_tokens;
+    int64_t chunk_tokens, shared_pages, full_windows, all_logits, masked; /* 0, 1 but chunk */
+    double fragmentation_frac;
     int64_t assumed, mapped, scaled, is_default, is_bound, is_control; /* 0, 1 */
     double kept_tokens_mean, end_slots_mean_tokens; /* of a lane, on this geometry */
     kvt_cost cost;

@@ -185,6 +185,12 @@ static void name_case(kvt_cost_row *r, const shared *s, const kvt_cost_setting *
     r->weight_bits = own ? NAN : cost_weight_bits(setting);
     r->page_tokens = setting->page_tokens;
     r->tensor_devices = cost_tensor(setting);
+    r->chunk_tokens = setting->chunk;
+    r->shared_pages = setting->shared_pages;
+    r->full_windows = setting->full_windows;
+    r->all_logits = setting->all_logits;
+    r->masked = setting->masked;
+    r->fragmentation_frac = setting->fragmentation;
     r->is_bound = s->work.is_bound;
 }
 

@@ -175,6 +175,12 @@ grep -Eq 'batch [0-9]+, [0-9.]+ short' out || fail "$ran: not how many fit, and 
 says out "BATCH    all prompts are read together"
 [ "$(awk '{ if (length($0) > 80) n++ } END { print n + 0 }' out)" -eq 0 ] || fail "$ran: wider than 80 columns"
 
+# The rows say so, too.
+h100 -p snapkv -b 128 --length 8Ki --chunk 4096 --page 16 --shared-pages --full-windows --all-logits --masked \
+    --fragmentation 0.05 --json
+jq -e 'all(.rows[]; .chunk_tokens == 4096 and .page_tokens == 16 and .shared_pages == 1 and .full_windows == 1 and
+    .all_logits == 1 and .masked == 1 and .fragmentation_frac == 0.05)' out >/dev/null || fail "$ran: another setting"
+
 # ---- lists, figures, help
 
 for list in geometries machines; do

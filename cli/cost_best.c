@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "cli/wrap.h"
 
-enum { LABEL = 256, TEXT = 1 << 14, FEWEST = 3, INDENT = 9, WIDTH = 80 };
+enum { LABEL = 256, TEXT = 1 << 14, FEWEST = 2, INDENT = 9, WIDTH = 80 };
 
 typedef double value_of(const cost_line *l);
 typedef const char *print_value(char *out, double x);
@@ -47,8 +47,7 @@ static const quantity quantities[] = {{"eviction", eviction_of, cost_seconds, fa
 
 static bool takes_part(const cost_line *l)
 {
-    return l->n > 0 && strcmp(l->row->policy, "full") != 0 && l->worst->fits != 0 &&
-           !(l->marks >> COST_AT_LIMIT & 1);
+    return l->n > 0 && !l->row->is_control && !l->row->is_bound && l->worst->fits != 0;
 }
 
 static const cost_line *least_of(const cost_block *b, const quantity *q)
@@ -112,7 +111,7 @@ kvt_code cost_best_print(const cost_block *b, kvt_err *err)
     int64_t n = 0;
     buf text;
     for (int64_t i = 0; i < b->n; i++)
-        n += b->line[i].n > 0 && strcmp(b->line[i].row->policy, "full") != 0;
+        n += b->line[i].n > 0 && !b->line[i].row->is_control && !b->line[i].row->is_bound;
     if (n < FEWEST)
         return KVT_OK;
     buf_init(&text, TEXT);

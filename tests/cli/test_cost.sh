@@ -317,6 +317,7 @@ exits 0
 says out "LOST MASS"
 says out "llama-3.1-8b on"
 says out "NOTE     all rows: slots counted on another model, or on some of the layers."
+grep -Eq '^LEAST    eviction [0-9.]+ ms: streaming at 10%' out || fail "$ran: a control is no policy"
 python3 sums.py replayed/cost.csv >count || fail "$ran: parts do not sum to their totals"
 # Slots are those of the cells of the same run.
 python3 - replayed <<'PY' || fail "cost.csv: other slots than cells.csv"

@@ -129,10 +129,19 @@ static double peak(const kvt_machine *m)
     return m->peak_flops_16 > 0 ? m->peak_flops_16 : m->peak_flops_32;
 }
 
-double cost_linear_rate(const kvt_machine *m, const kvt_cost_setting *s)
+double cost_dense_rate(const kvt_machine *m, const kvt_cost_setting *s)
 {
-    bool four = s->weight_bits > 0 && s->weight_bits < 8 && m->peak_flops_w4 > 0;
-    return (four ? m->peak_flops_w4 : peak(m) * m->e_lin) * (double)cost_tensor(s);
+    return peak(m) * m->e_lin * (double)cost_tensor(s);
+}
+
+double cost_linear_rate(const kvt_machine *m, const kvt_cost_geometry *g,
+                        const kvt_cost_setting *s)
+{
+    double bits =
+        own_bytes(g, s) ? 8 * (double)g->lin_bytes / (double)g->theta_lin : cost_weight_bits(s);
+    if (bits < 8 && m->peak_flops_w4 > 0)
+        return m->peak_flops_w4 * (double)cost_tensor(s);
+    return cost_dense_rate(m, s);
 }
 
 double cost_attention_rate(const kvt_machine *m, const kvt_cost_geometry *g)

@@ -45,9 +45,12 @@ double cost_tokens(const kvt_cost_geometry *g, const kvt_cost_setting *s, double
 double cost_pairs(double n, double window);
 /* Bytes of one element of activations (2; 4 where the machine has no 16-bit peak). */
 double cost_act_bytes(const kvt_machine *m);
-/* Dense math of projections with these weights (FLOP/s, efficiency included), and of attention
- * for heads of this model before n_half and windows. */
-double cost_linear_rate(const kvt_machine *m, const kvt_cost_setting *s);
+/* Math of products with 16-bit weights, and of those inside the layers with the weights that
+ * the model has there; of attention for heads of this model before n_half and windows. FLOP/s,
+ * efficiency included. */
+double cost_dense_rate(const kvt_machine *m, const kvt_cost_setting *s);
+double cost_linear_rate(const kvt_machine *m, const kvt_cost_geometry *g,
+                        const kvt_cost_setting *s);
 double cost_attention_rate(const kvt_machine *m, const kvt_cost_geometry *g);
 
 /* ---- evict.c ---- */

@@ -67,7 +67,7 @@ static double step_token(const place *p)
     double moves = p->mem_bw * p->m->e_m, time = 0;
     if (w->network_flops > 0) {
         double math =
-            w->network_flops * p->lanes * (double)cost_batch(s) / cost_linear_rate(p->m, s);
+            w->network_flops * p->lanes * (double)cost_batch(s) / cost_dense_rate(p->m, s);
         double memory = w->network_params * p->lanes * cost_act_bytes(p->m) /
                         (double)cost_tensor(s) / moves;
         time += math > memory ? math : memory;
@@ -99,8 +99,8 @@ static void rates_of(cost_step_rates *out, const place *p, double weight_bytes)
 {
     const kvt_cost_case *c = p->c;
     double matrices = (double)(c->geometry->theta_lin + c->geometry->theta_head);
-    double math =
-        2 * (double)cost_batch(c->setting) * matrices / cost_linear_rate(p->m, c->setting);
+    double math = 2 * (double)cost_batch(c->setting) * matrices /
+                  cost_linear_rate(p->m, c->geometry, c->setting);
     double memory = weight_bytes / (p->mem_bw * p->m->e_w);
     double traffic = p->m->kv_traffic > 0 ? p->m->kv_traffic : 1;
     *out = (cost_step_rates){.weights = math > memory ? math : memory,

@@ -33,7 +33,7 @@ static double extra(cost_bound *by, const kvt_cost_case *c)
     const kvt_cost_setting *s = c->setting;
     double batch = (double)cost_batch(s), tensor = (double)cost_tensor(s);
     double seen = cost_tokens(g, NULL, (double)c->n_prompt); /* a window is one for them, too */
-    double math = 2 * x * (double)g->theta_lin * batch / cost_linear_rate(m, s) +
+    double math = 2 * x * (double)g->theta_lin * batch / cost_linear_rate(m, g, s) +
                   4 * x * seen * (double)g->g.n_head * (double)g->g.head_dim * batch /
                       (cost_attention_rate(m, g) * tensor);
     double weights = (c->work->lora_params + c->work->embed_params) * cost_act_bytes(m) /

@@ -74,7 +74,7 @@ static double behind(const place *p)
 static double repeat(cost_bound *by, const place *p)
 {
     double device =
-        2 * p->n * (double)p->g->theta_lin * p->batch / cost_linear_rate(p->m, p->s) +
+        2 * p->n * (double)p->g->theta_lin * p->batch / cost_linear_rate(p->m, p->g, p->s) +
         behind(p) + cost_exchange(p->g, p->m, p->s, p->n, 1);
     double host = (double)p->g->g.n_layer * p->m->launches_layer * p->m->t_launch;
     by->math += device;
@@ -89,7 +89,7 @@ static double network(cost_bound *by, const kvt_cost_case *c, double slots)
     const kvt_machine *m = &c->constants->machine;
     double lanes = cost_lanes(g, w), group = lanes / (double)g->g.n_kv_head;
     double math = w->network_flops * slots * group * (double)cost_batch(c->setting) /
-                  cost_linear_rate(m, c->setting);
+                  cost_dense_rate(m, c->setting);
     double weights = w->network_params * lanes * (double)g->g.n_layer * cost_act_bytes(m) /
                      (double)cost_tensor(c->setting) / (m->mem_bw * m->e_m);
     return cost_bound_max(by, math, read(c, m->mem_bw, slots, 1 + w->reads_values) + weights);

@@ -42,11 +42,9 @@ kvt_bottleneck cost_bound_name(const cost_bound *by)
 
 static double linear(cost_bound *by, const place *p)
 {
-    kvt_cost_setting plain = *p->s; /* the output matrix stays in 16 bits */
-    plain.weight_bits = 0;
-    double logits = p->s->all_logits ? p->n : 1;
-    double math = 2 * p->n * (double)p->g->theta_lin / cost_linear_rate(p->m, p->s) +
-                  2 * logits * (double)p->g->theta_head / cost_linear_rate(p->m, &plain);
+    double logits = p->s->all_logits ? p->n : 1; /* their matrix stays in 16 bits */
+    double math = 2 * p->n * (double)p->g->theta_lin / cost_linear_rate(p->m, p->g, p->s) +
+                  2 * logits * (double)p->g->theta_head / cost_dense_rate(p->m, p->s);
     double memory = p->chunks * cost_lin_bytes(p->g, p->s) / (p->m->mem_bw * p->m->e_w);
     return cost_bound_max(by, math * p->batch, memory);
 }

@@ -87,6 +87,11 @@ def act(m):
     return 2 if m.peak_flops_16 else 4
 
 
+def half_rate(m, s):
+    """Of 16-bit weights: the output matrix, scorers."""
+    return lin_rate(m, Setting(dict(s.given, weight_bits=16)))
+
+
 def lin_rate(m, s):
     four = s.weight_bits < 8 and m.peak_flops_w4
     return (four or peak(m) * m.e_lin) * s.tensor
@@ -150,8 +155,7 @@ def chunks(s, n):
 
 def prefill(g, m, s, n):
     pieces = chunks(s, n)
-    plain = Setting(dict(s.given, weight_bits=16))
-    math = 2 * n * g.lin / lin_rate(m, s) + 2 * (n if s.all_logits else 1) * g.head / lin_rate(m, plain)
+    math = 2 * n * g.lin / lin_rate(m, s) + 2 * (n if s.all_logits else 1) * g.head / half_rate(m, s)
     out = {"linear": max(math * s.batch, len(pieces) * lin_bytes(g, s) / (m.mem_bw * m.e_w))}
     out["attention"] = 0.0
     for l in range(g.L):
@@ -204,7 +208,7 @@ def step(g, m, s, run, w):
         score += moves * ranked * kv_share(g, s) / (bw * m.e_m)
         policy = score / every
         if w.get("network_flops"):
-            policy += max(w["network_flops"] * lanes * g.L * s.batch / lin_rate(m, s),
+            policy += max(w["network_flops"] * lanes * g.L * s.batch / half_rate(m, s),
                           w.get("network_params", 0) * lanes * g.L * act(m) / s.tensor / (bw * m.e_m))
         policy += 2 * w.get("state_lane", 0) * lanes * g.L * kv_share(g, s) / (bw * m.e_m) / every
         if w.get("joins"):
@@ -252,7 +256,7 @@ def score(g, m, s, w, n, layers, rows, passes):
         t += max(device, g.L * m.launches_layer * m.t_launch)
     if w.get("network_flops"):
         lanes = g.H if w.get("by_query_head") else g.G
-        t += max(w["network_flops"] * everywhere / g.G * lanes * s.batch / lin_rate(m, s),
+        t += max(w["network_flops"] * everywhere / g.G * lanes * s.batch / half_rate(m, s),
                  (1 + w.get("reads_values", 0)) * keys / moved
                  + w.get("network_params", 0) * g.L * lanes * act(m) / s.tensor / moved)
     return t

@@ -302,6 +302,30 @@ static void machine_has_the_tabled_speed(void **state)
 
 /* Fits of the reference calculator (relative least squares in Python), printed there with the
  * digits that stand here. */
+/* A model file's own weights of four bits take the same products as those that were asked for;
+ * its output matrix is one of 16 bits in both. */
+static void a_file_of_four_bits(void **state)
+{
+    kvt_cost_geometry g;
+    kvt_machine m;
+    kvt_prefill_cost own, asked, half;
+    (void)state;
+    CHECK_OK(kvt_machine_find(&m, "phone", &err), &err);
+    CHECK_OK(kvt_cost_geometry_find(&g, "llama-3.2-1b", &err), &err);
+    kvt_cost_prefill(&half, &g, &m, &(kvt_cost_setting){0}, 4096);
+    kvt_cost_prefill(&asked, &g, &m, &(kvt_cost_setting){.weight_bits = 4}, 4096);
+    g.lin_bytes = g.theta_lin * 9 / 16; /* 4.5 bits */
+    g.head_bytes = 2 * g.theta_head;
+    g.all_bytes = g.lin_bytes + g.head_bytes;
+    kvt_cost_prefill(&own, &g, &m, &(kvt_cost_setting){0}, 4096);
+    CHECK_NEAR(own.linear, asked.linear, 1e-9);
+    assert_true(own.linear < half.linear / 4); /* 506 to 118 GFLOP/s */
+    g.lin_bytes = 2 * g.theta_lin;
+    g.all_bytes = g.lin_bytes + g.head_bytes;
+    kvt_cost_prefill(&own, &g, &m, &(kvt_cost_setting){0}, 4096);
+    CHECK_NEAR(own.linear, half.linear, 1e-9);
+}
+
 static void profiles_have_the_fitted_constants(void **state)
 {
     (void)state;
@@ -494,6 +518,7 @@ int main(void)
         cmocka_unit_test(names_and_aliases_are_distinct),
         cmocka_unit_test(names_that_are_not_there),
         cmocka_unit_test(machine_without_peaks_is_refused),
+        cmocka_unit_test(a_file_of_four_bits),
         cmocka_unit_test(profiles_have_the_fitted_constants),
         cmocka_unit_test(unmeasured_policies_get_the_middle),
         cmocka_unit_test(a_machine_without_lines_is_eager_on_its_own_rates),

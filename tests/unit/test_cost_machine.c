@@ -300,8 +300,6 @@ static void machine_has_the_tabled_speed(void **state)
 /* ---- profiles ------------------------------------------------------------------------------
  */
 
-/* Fits of the reference calculator (relative least squares in Python), printed there with the
- * digits that stand here. */
 /* A model file's own weights of four bits take the same products as those that were asked for;
  * its output matrix is one of 16 bits in both. */
 static void a_file_of_four_bits(void **state)
@@ -326,6 +324,8 @@ static void a_file_of_four_bits(void **state)
     CHECK_NEAR(own.linear, half.linear, 1e-9);
 }
 
+/* Fits of the reference calculator (relative least squares in Python), printed there with the
+ * digits that stand here. */
 static void profiles_have_the_fitted_constants(void **state)
 {
     (void)state;

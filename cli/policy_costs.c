@@ -151,8 +151,7 @@ static void show_prompt(FILE *out, const kvt_cost_work *w)
         return;
     }
     add_beside(&c, w);
-    if (w->when != KVT_WHEN_NEVER)
-        add_score(&c, w);
+    add_score(&c, w);
     add(&c, "%s",
         w->keeps_all                        ? "all slots stay in memory"
         : w->when == KVT_WHEN_AFTER_PREFILL ? "all layers stay whole until then"
@@ -190,7 +189,8 @@ static void show_layout(FILE *out, const kvt_cost_work *w)
 {
     clauses c = {.n = 0};
     if (w->by_query_head)
-        add(&c, "keys and values are stored for each query head");
+        add(&c, w->keeps_all ? "each query head reads slots of its own"
+                             : "keys and values are stored for each query head");
     if (w->ragged)
         add(&c, "lanes of a layer differ in length");
     if (w->page_tokens > 0)

@@ -53,6 +53,10 @@ double cost_linear_rate(const kvt_machine *m, const kvt_cost_geometry *g,
                         const kvt_cost_setting *s);
 double cost_attention_rate(const kvt_machine *m, const kvt_cost_geometry *g);
 
+/* ---- predict.c ---- */
+
+void cost_undefine(kvt_cost *out); /* a prediction of which nothing is known */
+
 /* ---- evict.c ---- */
 
 /* The eviction at the end of the prompt, the draft included; adapter weights and a draft's are

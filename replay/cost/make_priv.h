@@ -75,7 +75,8 @@ KVT_CHECKED kvt_code make_add_list(make *m, const char *text, kvt_err *err);
 /* Everything that the rows need; make_close() in any case. */
 KVT_CHECKED kvt_code make_plan(make *m, const kvt_cost_spec *spec, kvt_err *err);
 void make_close(make *m);
-/* Rows of one item, each at its place in `row`. Allocates nothing; runs beside others. */
+/* Rows of one item, each at its place in `row`. Runs beside others; allocates
+ * nothing but the scratch of an allocator that is asked for its shares. */
 void make_rows(kvt_cost_row *row, const make *m, const make_item *x);
 
 static inline int make_per_item(const make *m)

@@ -106,38 +106,6 @@ static void share(shared *s)
 
 #define COPY(to, from) snprintf((to), sizeof(to), "%.*s", (int)sizeof(to) - 1, (from))
 
-/* A prediction of which nothing is known. */
-static void undefine(kvt_cost *c)
-{
-#define X(name, help) .name = NAN,
-    const kvt_prefill_cost prefill = {.total = NAN, KVT_PREFILL_PARTS(X)};
-    const kvt_evict_cost evict = {.total = NAN, KVT_EVICT_PARTS(X)};
-    const kvt_decode_cost step = {.total = NAN, KVT_DECODE_PARTS(X)};
-    const kvt_memory_cost memory = {.total = NAN, KVT_MEMORY_PARTS(X)};
-#undef X
-    const kvt_band band = {NAN, NAN};
-    *c = (kvt_cost){.prefill = prefill,
-                    .evict = evict,
-                    .ttft = NAN,
-                    .evict_frac = NAN,
-                    .step_first = step,
-                    .step_mean = step,
-                    .step_last = step,
-                    .decode = NAN,
-                    .request = NAN,
-                    .peak = memory,
-                    .steady = memory,
-                    .peak_layer = -1,
-                    .kv_mean = NAN,
-                    .max_batch = -1,
-                    .max_context = -1,
-                    .short_bytes = NAN,
-                    .ttft_band = band,
-                    .evict_band = band,
-                    .step_band = band,
-                    .memory_band = band};
-}
-
 static void name_policy(kvt_cost_row *r, const shared *s)
 {
     const char *text = s->use ? s->use->text : s->x->result->policy_text;
@@ -257,7 +225,7 @@ static void fill(kvt_cost_row *r, const shared *s, const kvt_cost_setting *setti
     COPY(r->status, s->why[0] ? "skipped" : "ok");
     COPY(r->error, s->why);
     if (s->why[0]) {
-        undefine(&r->cost);
+        cost_undefine(&r->cost);
         r->kept_tokens_mean = r->end_slots_mean_tokens = NAN;
         r->fits = r->peak_layer = r->max_batch = r->max_context_tokens = KVT_EMPTY_INT;
         return;

@@ -76,32 +76,46 @@ static void predict(kvt_cost *out, const kvt_cost_case *c)
     cost_capacity(out, c);
 }
 
-/* Of the paper's conventions: nothing but the prompt. */
-static void predict_paper(kvt_cost *out, const kvt_cost_case *c)
+void cost_undefine(kvt_cost *out)
 {
-    kvt_decode_cost step = {.total = NAN};
-    kvt_memory_cost memory = {.total = NAN};
-#define X(name, help) step.name = NAN;
-    KVT_DECODE_PARTS(X)
+#define X(name, help) .name = NAN,
+    const kvt_prefill_cost prefill = {.total = NAN, KVT_PREFILL_PARTS(X)};
+    const kvt_evict_cost evict = {.total = NAN, KVT_EVICT_PARTS(X)};
+    const kvt_decode_cost step = {.total = NAN, KVT_DECODE_PARTS(X)};
+    const kvt_memory_cost memory = {.total = NAN, KVT_MEMORY_PARTS(X)};
 #undef X
-#define X(name, help) memory.name = NAN;
-    KVT_MEMORY_PARTS(X)
-#undef X
-    cost_paper(out, c);
-    out->step_first = out->step_mean = out->step_last = step;
-    out->peak = out->steady = memory;
-    out->decode = out->kv_mean = out->short_bytes = NAN;
-    out->peak_layer = -1;
-    out->max_batch = out->max_context = -1;
+    const kvt_band unknown = {NAN, NAN};
+    *out = (kvt_cost){.prefill = prefill,
+                      .evict = evict,
+                      .ttft = NAN,
+                      .evict_frac = NAN,
+                      .step_first = step,
+                      .step_mean = step,
+                      .step_last = step,
+                      .decode = NAN,
+                      .request = NAN,
+                      .peak = memory,
+                      .steady = memory,
+                      .peak_layer = -1,
+                      .kv_mean = NAN,
+                      .max_batch = -1,
+                      .max_context = -1,
+                      .short_bytes = NAN,
+                      .ttft_band = unknown,
+                      .evict_band = unknown,
+                      .step_band = unknown,
+                      .memory_band = unknown};
 }
 
 void kvt_cost_predict(kvt_cost *out, const kvt_cost_case *c)
 {
-    *out = (kvt_cost){0};
-    if (c->constants->machine.engine == KVT_ENGINE_PAPER)
-        predict_paper(out, c);
-    else
+    if (c->constants->machine.engine == KVT_ENGINE_PAPER) { /* nothing but the prompt */
+        cost_undefine(out);
+        cost_paper(out, c);
+    } else {
+        *out = (kvt_cost){0};
         predict(out, c);
+    }
     add_sums(out);
     add_bands(out, c);
 }

@@ -206,7 +206,8 @@ static void name_cost(kvt_cost_row *r, const kvt_published *constants)
     r->max_batch = count_or_empty(c->max_batch);
     r->max_context_tokens = count_or_empty(c->max_context);
     COPY(r->peak_phase, memory ? kvt_memory_phase_name(c->peak_phase) : "");
-    COPY(r->ttft_bottleneck, kvt_bottleneck_name(c->ttft_bound));
+    if (!isnan(c->ttft))
+        COPY(r->ttft_bottleneck, kvt_bottleneck_name(c->ttft_bound));
     if (c->evict.total > 0)
         COPY(r->evict_bottleneck, kvt_bottleneck_name(c->evict_bound));
     if (!isnan(c->step_mean.total))

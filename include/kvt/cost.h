@@ -210,7 +210,7 @@ typedef enum kvt_score_kind {
 } kvt_score_kind;
 
 typedef enum kvt_when {
-    KVT_WHEN_NEVER,
+    KVT_WHEN_NEVER,        /* nothing leaves; where rows skip slots, they are scored then */
     KVT_WHEN_IN_LAYER,     /* each layer is cut as soon as its prompt is through */
     KVT_WHEN_AFTER_PREFILL /* when all layers are through: they are alive together */
 } kvt_when;
@@ -247,7 +247,8 @@ typedef struct kvt_cost_work {
     int64_t page_tokens;   /* pages that its published layout has; 0: the case's */
     bool in_place;         /* a new token takes a dropped one's slot (while decoding) */
     bool whole_rows;       /* as published it needs whole rows: the matrix is materialised */
-    double state_slot, state_lane; /* bytes beside each slot, each lane, while decoding */
+    double state_slot, state_lane; /* bytes beside each slot, each lane, while decoding; a
+                                      lane's move once each way between two decisions */
     double decode_state_moves; /* bytes of state read and written for each slot and decision */
     bool decode_reads_keys, decode_reads_values; /* all slots', at each decision */
     bool is_bound; /* an oracle: scoring costs nothing, it is a limit */

@@ -73,12 +73,18 @@ static double behind(const place *p)
 
 static double repeat(cost_bound *by, const place *p)
 {
-    double device =
+    double math =
         2 * p->n * (double)p->g->theta_lin * p->batch / cost_linear_rate(p->m, p->g, p->s) +
-        behind(p) + cost_exchange(p->g, p->m, p->s, p->n, 1);
+        behind(p);
+    double exchange = cost_exchange(p->g, p->m, p->s, p->n, 1);
     double host = (double)p->g->g.n_layer * p->m->launches_layer * p->m->t_launch;
-    by->math += device;
-    return host > device ? host : device;
+    if (host > math + exchange) {
+        by->host += host;
+        return host;
+    }
+    by->math += math;
+    by->memory += exchange;
+    return math + exchange;
 }
 
 /* `slots`: of kv heads, which lanes of query heads share. */

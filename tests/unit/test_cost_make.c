@@ -258,8 +258,8 @@ static void the_dense_cache_is_not_assumed(void **state)
     kvt_cost_table_free(&t);
 }
 
-/* Rows of Quest skip slots, one set for each of the model's query heads: all of the prompt stays,
- * a row sees the budget, and the scores are paid for where the prompt ends. */
+/* Rows of Quest skip slots, one set for each of the model's query heads: all of the prompt
+ * stays, a row sees the budget, and the scores are paid for where the prompt ends. */
 static void skipped_slots_stay(void **state)
 {
     kvt_cost_spec spec = spec_of("quest,h2o-mask,oracle-step", "128");

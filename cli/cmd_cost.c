@@ -14,7 +14,7 @@ typedef struct cost_options {
     cli_list policy, budget, plugin;
     const char *geometry, *machine, *length, *batch, *rule, *draft;
     const char *results, *slo, *axis, *csv, *calibrate, *save;
-    int64_t response, page, tensor, chunk, draft_tokens;
+    int64_t response, prefill_batch, page, tensor, chunk, draft_tokens;
     double weight_bits, fragmentation;
     const char *list;
     int kv_bits, profile, act;
@@ -41,6 +41,8 @@ static const cli_option options[] = {
      .help = "tokens that are decoded; default: as many as the trace has, without one 256"},
     {"batch", 0, CLI_TEXT, CLI_OPT(cost_options, batch), .arg = "LIST", .def = "1",
      .help = "requests that are decoded together: 1,8,64"},
+    {"prefill-batch", 0, CLI_INT, CLI_OPT(cost_options, prefill_batch), .arg = "N", .min = 1, .max = 1 << 30,
+     .help = "requests whose prompts are read together, at most; the others decode meanwhile; default: all of the batch; a server reads them one by one: 1"},
     {"kv-bits", 0, CLI_CHOICE, CLI_OPT(cost_options, kv_bits), .arg = "BITS", .def = "16", .choices = kv_bits,
      .help = "of a channel in the cache; 8 and 4 with their scales"},
     {"weight-bits", 0, CLI_REAL, CLI_OPT(cost_options, weight_bits), .arg = "BITS", .min = 1, .max = 32,
@@ -163,7 +165,8 @@ static kvt_code read_policies(cost_request *r, const cost_options *o, kvt_err *e
 static void read_setting(cost_request *r, const cost_options *o)
 {
     static const double bits[] = {16, 8, 4};
-    r->spec.setting = (kvt_cost_setting){.kv_bits = bits[o->kv_bits],
+    r->spec.setting = (kvt_cost_setting){.prefill_batch = o->prefill_batch,
+                                         .kv_bits = bits[o->kv_bits],
                                          .weight_bits = o->weight_bits,
                                          .page_tokens = o->page,
                                          .shared_pages = o->shared_pages,

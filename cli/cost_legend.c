@@ -77,6 +77,39 @@ static bool has_batches(const cost_lines *lines)
     return false;
 }
 
+/* Whose prompts TTFT and PEAK are of; what would fit if they were read one by one. */
+static void print_batches(const cost_view *v, const cost_lines *lines)
+{
+    const kvt_cost_setting *s = v->asked->setting;
+    char line[LABEL];
+    if (s && s->prefill_batch > 0) {
+        snprintf(
+            line, sizeof line,
+            "at most %lld prompt%s read together: TTFT is of %s, and PEAK counts the cache "
+            "of the other requests, too, which decode meanwhile.",
+            (long long)s->prefill_batch, s->prefill_batch > 1 ? "s are" : " is",
+            s->prefill_batch > 1 ? "those" : "that one");
+        say("BATCH", line);
+    } else {
+        say("BATCH",
+            "all prompts are read together, and TTFT and PEAK are of all of them; "
+            "with --prefill-batch 1 they are read one by one while the others decode.");
+    }
+    int64_t lack = 0, fit = 0;
+    for (int64_t i = 0; i < lines->n; i++)
+        for (int64_t k = 0; k < lines->block[i].n; k++) {
+            const kvt_cost_row *r = lines->block[i].line[k].worst;
+            lack += r && r->fits == 0;
+            fit += r && r->fits == 0 && r->max_batch_apart >= r->batch;
+        }
+    if (fit > 0) {
+        snprintf(line, sizeof line,
+                 "%lld of %lld row%s whose batch does not fit would with --prefill-batch 1.",
+                 (long long)fit, (long long)lack, lack > 1 ? "s" : "");
+        say("NOTE", line);
+    }
+}
+
 static void print_machine_columns(bool brief)
 {
     if (!brief)
@@ -105,9 +138,7 @@ static void print_columns(const cost_view *v, const cost_lines *lines)
     }
     say("TTFT", "to the first token, eviction included; TPOT mean over the response.");
     if (has_batches(lines))
-        say("BATCH", "all prompts are read together, and TTFT and PEAK are of all of them; "
-                     "requests that come one after the other need STEADY and what one prompt "
-                     "adds at its peak.");
+        print_batches(v, lines);
     if (v->asked->profile == KVT_PROFILE_PAPER_LKV)
         say("THEORY",
             "the eviction, TTFT and RATIO by the theory of LookaheadKV's paper, at the "
@@ -132,6 +163,8 @@ static void print_setting(const kvt_cost_setting *s)
         buf_printf(&b, "%g-bit keys and values, ", s->kv_bits);
     if (s->weight_bits > 0)
         buf_printf(&b, "%g-bit weights, ", s->weight_bits);
+    if (s->prefill_batch > 0)
+        buf_printf(&b, "prompts read %lld at a time, ", (long long)s->prefill_batch);
     if (s->chunk > 0)
         buf_printf(&b, "prefill in chunks of %lld tokens, ", (long long)s->chunk);
     if (s->page_tokens > 0)

@@ -294,17 +294,20 @@ typedef struct kvt_cost_load {
 
 /* What decides how slots become bytes and time, of every case. Zeroes are defaults. */
 typedef struct kvt_cost_setting {
-    int64_t batch;        /* requests decoded together; 0: 1 */
-    double kv_bits;       /* 16, 8, 4; 0: 16 */
-    double weight_bits;   /* of matrices inside the layers; 0: 16, or the model file's own */
-    int64_t page_tokens;  /* 0: one allocation a lane, exact */
-    bool shared_pages;    /* a page holds all kv heads of a layer (vLLM) */
-    int64_t tensor;       /* devices that share each layer; 0: 1 */
-    int64_t chunk;        /* tokens of a chunk of the prefill; 0: whole */
-    bool full_windows;    /* layers with a window store every token, too */
-    bool all_logits;      /* logits of all positions are kept (some published code) */
-    bool masked;          /* nothing leaves memory, masks only (training frameworks) */
-    double fragmentation; /* share that is added to what is allocated */
+    int64_t batch;         /* requests decoded together; 0: 1 */
+    int64_t prefill_batch; /* of them, at most so many prompts are read together: times of the
+                              prompt are theirs, and in memory the others hold what they hold
+                              while decoding, at most; 0, or more than batch: all */
+    double kv_bits;        /* 16, 8, 4; 0: 16 */
+    double weight_bits;    /* of matrices inside the layers; 0: 16, or the model file's own */
+    int64_t page_tokens;   /* 0: one allocation a lane, exact */
+    bool shared_pages;     /* a page holds all kv heads of a layer (vLLM) */
+    int64_t tensor;        /* devices that share each layer; 0: 1 */
+    int64_t chunk;         /* tokens of a chunk of the prefill; 0: whole */
+    bool full_windows;     /* layers with a window store every token, too */
+    bool all_logits;       /* logits of all positions are kept (some published code) */
+    bool masked;           /* nothing leaves memory, masks only (training frameworks) */
+    double fragmentation;  /* share that is added to what is allocated */
 } kvt_cost_setting;
 
 /* By the policy's own rule: `budget` slots a lane on average, by its allocator where that needs
@@ -426,8 +429,8 @@ typedef struct kvt_cost {
     int peak_layer;       /* of the prefill phases, else -1 */
     double kv_mean;       /* bytes of keys and values, mean over steps */
     int64_t draft_tokens; /* that were counted */
-    /* What fits into mem_bytes: at this budget rule, other things equal. -1: mem_bytes is not
-     * known. */
+    /* What fits into mem_bytes: at this budget rule, other things equal (of a larger batch
+     * still prefill_batch prompts are read together). -1: mem_bytes is not known. */
     int64_t max_batch, max_context;
     double short_bytes; /* that the peak exceeds mem_bytes by; 0: it fits; NAN: not known */
     kvt_bottleneck ttft_bound, evict_bound, step_bound;
@@ -476,7 +479,7 @@ typedef struct kvt_cost_row {
     double budget_tokens, budget_frac;
     int64_t seed;
     char geometry[64], machine[64], profile[16], draft_geometry[64];
-    int64_t prompt_tokens, response_tokens, batch;
+    int64_t prompt_tokens, response_tokens, batch, prefill_batch;
     double kv_bits, weight_bits;
     int64_t page_tokens, tensor_devices, draft_tokens;
     int64_t chunk_tokens, shared_pages, full_windows, all_logits, masked; /* 0, 1 but chunk */
@@ -486,7 +489,8 @@ typedef struct kvt_cost_row {
     kvt_cost cost;
     int64_t fits; /* 1, 0; empty: the machine's memory is not known */
     int64_t peak_layer, max_batch, max_context_tokens; /* empty: none, not known */
-    int64_t out_of_range, cache_resident;              /* 0, 1; as in cost */
+    int64_t max_batch_apart; /* were prompts read one by one; 0 where the batch fits as it is */
+    int64_t out_of_range, cache_resident; /* 0, 1; as in cost */
     char peak_phase[32], ttft_bottleneck[8], evict_bottleneck[8], step_bottleneck[8];
     char status[16], error[256]; /* ok, skipped */
 } kvt_cost_row;

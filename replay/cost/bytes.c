@@ -10,6 +10,19 @@ int64_t cost_batch(const kvt_cost_setting *s)
     return s->batch > 0 ? s->batch : 1;
 }
 
+int64_t cost_prefill_batch(const kvt_cost_setting *s)
+{
+    int64_t all = cost_batch(s);
+    return s->prefill_batch > 0 && s->prefill_batch < all ? s->prefill_batch : all;
+}
+
+kvt_cost_setting cost_prompt_setting(const kvt_cost_setting *s)
+{
+    kvt_cost_setting out = *s;
+    out.batch = cost_prefill_batch(s);
+    return out;
+}
+
 int64_t cost_tensor(const kvt_cost_setting *s)
 {
     return s->tensor > 0 ? s->tensor : 1;

@@ -2,8 +2,9 @@
  *
  * Both are the largest whole number whose peak fits: of requests, at the case's lengths; of
  * tokens of the prompt, with the share of it that the case keeps. Peaks are nearly straight
- * lines in both (rounding of allocations, windows and whole attention rows bend them), so that
- * a line through two points finds the number in a few tries. */
+ * lines in both (rounding of allocations, windows, whole attention rows and a bound on the
+ * prompts that are read together bend them), so that a line through two points finds the number
+ * in a few tries. */
 #include "replay/cost/memory_priv.h"
 
 #include <math.h>
@@ -61,11 +62,22 @@ static int64_t find(search *s, double from, double low, double at, double value)
     return (int64_t)s->fits;
 }
 
+/* From the case's own number, `value` bytes at it. */
+static int64_t find_from(search *s, double own, double value, double fixed)
+{
+    bool fit = value <= s->c->constants->machine.mem_bytes;
+    s->fits = fit ? own : 0;
+    s->fails = fit ? MOST : own;
+    return find(s, 0, fixed, own, value);
+}
+
 /* Requests. Everything but rounding is so much a request: the peak's own phase without it gives
  * a number that cannot be exceeded, and that is it unless rounding takes the difference. */
 static int64_t largest_batch(const kvt_cost_case *c, const kvt_memory_cost *p, double fixed)
 {
     double own = (double)cost_batch(c->setting), all = c->constants->machine.mem_bytes;
+    if (c->setting->prefill_batch > 0) /* a request more is not always one prompt more */
+        return find_from(&(search){.c = c, .of_batch = true}, own, p->total, fixed);
     double some = p->total - fixed - p->slack;
     double each = some * (1 + c->setting->fragmentation) / own;
     double most = fixed > all ? 0 : floor((all - fixed) / each);
@@ -82,14 +94,10 @@ static int64_t largest_batch(const kvt_cost_case *c, const kvt_memory_cost *p, d
 static int64_t longest_prompt(const kvt_cost_case *c, double value, double fixed)
 {
     double own = c->n_prompt > 0 ? (double)c->n_prompt : 1;
-    search s = {.c = c, .fails = MOST};
+    search s = {.c = c};
     if (c->n_prompt <= 0)
         value = peak_at(&s, own);
-    if (value <= c->constants->machine.mem_bytes)
-        s.fits = own;
-    else
-        s.fails = own;
-    return find(&s, 0, fixed, own, value);
+    return find_from(&s, own, value, fixed);
 }
 
 void cost_capacity(kvt_cost *out, const kvt_cost_case *c)

@@ -45,6 +45,7 @@ static const kvt_column columns[] = {
     C(prompt_tokens,  "tokens", "length of the prompt"),
     C(response_tokens,"tokens", "tokens that are decoded"),
     C(batch,          "1", "requests that are decoded together"),
+    C(prefill_batch,  "1", "of them, those whose prompts are read together; the time to first token is theirs"),
     C(kv_bits,        "bits", "of a channel of keys and values in the cache"),
     C(weight_bits,    "bits", "of weights inside the layers; empty: the model file's own"),
     C(page_tokens,    "tokens", "of a page of the cache; 0: one allocation a lane"),

@@ -17,7 +17,10 @@
 
 /* ---- bytes.c: bytes of weights and slots on one device (of setting.tensor) ---- */
 
-int64_t cost_batch(const kvt_cost_setting *s);  /* at least 1 */
+int64_t cost_batch(const kvt_cost_setting *s);         /* at least 1 */
+int64_t cost_prefill_batch(const kvt_cost_setting *s); /* of them, read together */
+/* Of the prompt and its eviction: the batch is what is read together. */
+kvt_cost_setting cost_prompt_setting(const kvt_cost_setting *s);
 int64_t cost_tensor(const kvt_cost_setting *s); /* at least 1 */
 double cost_kv_bits(const kvt_cost_setting *s);
 double cost_weight_bits(const kvt_cost_setting *s);

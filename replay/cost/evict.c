@@ -160,7 +160,10 @@ void cost_evict_by(kvt_evict_cost *out, cost_bound *by, const kvt_cost_case *c)
 void cost_evict(kvt_evict_cost *out, const kvt_cost_case *c, kvt_bottleneck *bound)
 {
     cost_bound by = {0};
-    cost_evict_by(out, &by, c);
+    const kvt_cost_setting together = cost_prompt_setting(c->setting);
+    kvt_cost_case prompt = *c;
+    prompt.setting = &together;
+    cost_evict_by(out, &by, &prompt);
     if (bound)
         *bound = cost_bound_name(&by);
 }

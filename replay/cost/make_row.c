@@ -52,7 +52,8 @@ static bool is_refused(shared *s)
     else if (!u->base || !u->base->policy->fits ||
              u->base->policy->fits(u->base->params, B, all, why, sizeof why))
         return has_no_channel(s);
-    snprintf(s->why, sizeof s->why, "policy %s: %s", u->name, why);
+    /* Names are cut so that the reason stays whole. */
+    snprintf(s->why, sizeof s->why, "policy %.80s: %s", u->name, why);
     return true;
 }
 
@@ -149,6 +150,7 @@ static void name_case(kvt_cost_row *r, const shared *s, const kvt_cost_setting *
     r->prompt_tokens = s->group->n_prompt;
     r->response_tokens = s->group->n_response;
     r->batch = cost_batch(setting);
+    r->prefill_batch = cost_prefill_batch(setting);
     r->kv_bits = cost_kv_bits(setting);
     r->weight_bits = own ? NAN : cost_weight_bits(setting);
     r->page_tokens = setting->page_tokens;
@@ -218,6 +220,20 @@ static void name_cost(kvt_cost_row *r, const kvt_published *constants)
     c->memory_band = band_of(c->peak.total, c->memory_band);
 }
 
+/* How many requests would fit if their prompts were read one by one; asked where they do not.
+ */
+static int64_t batch_apart(const kvt_cost_case *c)
+{
+    kvt_cost_setting setting = *c->setting;
+    kvt_cost_case apart = *c;
+    kvt_cost cost = {0};
+    setting.prefill_batch = 1;
+    apart.setting = &setting;
+    cost_memory(&cost, &apart);
+    cost_capacity(&cost, &apart);
+    return cost.max_batch;
+}
+
 static void fill(kvt_cost_row *r, const shared *s, const kvt_cost_setting *setting,
                  const kvt_published *constants)
 {
@@ -232,16 +248,19 @@ static void fill(kvt_cost_row *r, const shared *s, const kvt_cost_setting *setti
         return;
     }
     name_slots(r, s);
-    kvt_cost_predict(&r->cost, &(kvt_cost_case){.geometry = &s->group->model->geometry,
-                                                .draft = s->draft,
-                                                .constants = constants,
-                                                .work = &s->work,
-                                                .load = &s->load,
-                                                .setting = setting,
-                                                .n_prompt = s->group->n_prompt,
-                                                .n_response = s->group->n_response,
-                                                .budget = s->x->budget});
+    const kvt_cost_case c = {.geometry = &s->group->model->geometry,
+                             .draft = s->draft,
+                             .constants = constants,
+                             .work = &s->work,
+                             .load = &s->load,
+                             .setting = setting,
+                             .n_prompt = s->group->n_prompt,
+                             .n_response = s->group->n_response,
+                             .budget = s->x->budget};
+    kvt_cost_predict(&r->cost, &c);
     name_cost(r, constants);
+    if (r->fits == 0 && r->prefill_batch > 1)
+        r->max_batch_apart = batch_apart(&c);
 }
 
 /* ---- rows ----------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ static void offer(layer_walk *w, kvt_memory_phase phase, int l, kvt_memory_cost 
 static void offer_chunk(layer_walk *w, const kvt_memory_cost *base, const memory_held *all)
 {
     kvt_memory_cost row = *base;
-    row.kv = all->bytes, row.slack = all->slack;
+    row.kv += all->bytes, row.slack += all->slack;
     row.activations = w->x->token_ffn * w->x->alive;
     offer(w, KVT_PHASE_FFN, -1, &row);
 }
@@ -109,17 +109,17 @@ void memory_walk_layers(const memory_case *x, memory_see *see, void *user)
     for (int l = 0; l < L; l++) {
         part_of(&p, x, l);
         later.bytes -= p.enter.bytes, later.slack -= p.enter.slack;
-        row.kv = before.bytes + p.full.bytes + later.bytes;
-        row.slack = before.slack + p.full.slack + later.slack;
-        row.state = memory_state(x, slots, l);
+        row.kv = x->base.kv + before.bytes + p.full.bytes + later.bytes;
+        row.slack = x->base.slack + before.slack + p.full.slack + later.slack;
+        row.state = x->base.state + memory_state(x, slots, l);
         row.scratch = p.scratch;
         row.activations = x->token_attention * x->alive;
         offer(&w, KVT_PHASE_ATTENTION, l, &row);
         before.bytes += p.leave.bytes, before.slack += p.leave.slack;
         slots += p.stays;
-        row.kv = before.bytes + later.bytes;
-        row.slack = before.slack + later.slack;
-        row.state = memory_state(x, slots, l + 1);
+        row.kv = x->base.kv + before.bytes + later.bytes;
+        row.slack = x->base.slack + before.slack + later.slack;
+        row.state = x->base.state + memory_state(x, slots, l + 1);
         row.scratch = 0;
         row.activations = x->token_ffn * x->alive;
         offer(&w, KVT_PHASE_FFN, l, &row);

@@ -28,7 +28,7 @@ typedef struct memory_case {
     double score;                      /* scratch of the scoring of one layer */
     double queries;                    /* saved ones of a draft on the model itself */
     double growth;                     /* slots that a lane grows by while decoding, at most */
-    kvt_memory_cost base;              /* weights, adapter, draft, runtime */
+    kvt_memory_cost base;              /* weights, adapter, draft, runtime; see memory_walk() */
     double draft_kv;
     bool peak_only; /* of the layers' phases the largest of either kind is enough */
 } memory_case;
@@ -59,7 +59,8 @@ typedef void memory_see(void *user, kvt_memory_phase phase, int layer,
 void memory_row(const memory_case *x, memory_see *see, void *user, kvt_memory_phase phase,
                 int layer, kvt_memory_cost *row); /* finishes it and shows it */
 void memory_walk_layers(const memory_case *x, memory_see *see, void *user);
-/* Every phase in order of time; rows have their totals. */
+/* Every phase in order of time; rows have their totals. Where fewer prompts are read together
+ * than requests decode, the others' cache and state are in the base of the prompt's phases. */
 void memory_walk(const memory_case *x, memory_see *see, void *user);
 /* The last decode step, or what is left of the prompt where none is decoded. */
 void memory_steady(kvt_memory_cost *out, const memory_case *x);

@@ -5,7 +5,10 @@
  *   attention, ffn    layer by layer (memory_layers.c)
  *   logits            of the last token, or of all
  *   eviction          of a policy that waits for all layers: the dense cache and the copy
- *   decode            the first step, the one that holds most, the last */
+ *   decode            the first step, the one that holds most, the last
+ *
+ * Where prompts are read a few at a time, the phases between load and decode are of those few;
+ * every other request holds what it holds in its decode step that holds most. */
 #include "replay/cost/memory_priv.h"
 
 #include <math.h>
@@ -29,6 +32,15 @@ static double all_slots(const memory_case *x, bool cut, double *slack)
     return sum;
 }
 
+/* The cache and the state that the prompt leaves. */
+static void add_prompt(kvt_memory_cost *row, const memory_case *x, bool cut)
+{
+    double slack, slots = all_slots(x, cut, &slack);
+    row->kv += slots * x->slot;
+    row->slack += slack;
+    row->state += memory_state(x, slots, x->shape.n_layer);
+}
+
 static double logits(const memory_case *x, double rows)
 {
     double vocab = (double)x->g->g.n_vocab / (double)cost_tensor(x->c->setting);
@@ -39,10 +51,8 @@ static void walk_logits(const memory_case *x, memory_see *see, void *user)
 {
     bool cut = x->work->when != KVT_WHEN_AFTER_PREFILL;
     kvt_memory_cost row = x->base;
-    double slots = all_slots(x, cut, &row.slack);
-    row.kv = slots * x->slot;
+    add_prompt(&row, x, cut);
     row.draft_kv = x->work->draft == KVT_DRAFT_MODEL ? x->draft_kv : 0;
-    row.state = memory_state(x, slots, x->shape.n_layer);
     row.activations = logits(x, x->c->setting->all_logits ? x->n : 1);
     memory_row(x, see, user, KVT_PHASE_LOGITS, -1, &row);
 }
@@ -68,9 +78,7 @@ static void walk_late(const memory_case *x, memory_see *see, void *user)
     bool draft = x->work->draft == KVT_DRAFT_SELF;
     kvt_memory_cost row = x->base;
     double slack;
-    double slots = all_slots(x, false, &row.slack);
-    row.kv = slots * x->slot;
-    row.state = memory_state(x, slots, x->shape.n_layer);
+    add_prompt(&row, x, false);
     row.draft_kv = draft ? x->draft_kv : row.draft_kv;
     row.scratch = x->queries;
     kvt_memory_cost evict = row;
@@ -131,15 +139,21 @@ static double step_scratch(const memory_case *x, const steps *all, const kvt_cos
     return sum;
 }
 
-static void step_row(kvt_memory_cost *row, const memory_case *x, const steps *all,
+static void add_held(kvt_memory_cost *row, const memory_case *x, const steps *all,
                      const kvt_cost_run *run)
 {
     int L = x->shape.n_layer;
     double slots = run->held * all->stretch;
+    row->kv += slots * x->slot;
+    row->slack += x->m->alloc_round > 0 ? L * memory_held_of(x, slots / L).slack : 0;
+    row->state += memory_state(x, slots, L);
+}
+
+static void step_row(kvt_memory_cost *row, const memory_case *x, const steps *all,
+                     const kvt_cost_run *run)
+{
     *row = x->base;
-    row->kv = slots * x->slot;
-    row->slack = x->m->alloc_round > 0 ? L * memory_held_of(x, slots / L).slack : 0;
-    row->state = memory_state(x, slots, L);
+    add_held(row, x, all, run);
     row->scratch = step_scratch(x, all, run);
     row->activations = fmax(x->token_ffn, logits(x, 1)); /* one after the other */
 }
@@ -169,22 +183,42 @@ void memory_steady(kvt_memory_cost *out, const memory_case *x)
         step_row(out, x, &all, &x->load->last);
     } else {
         *out = x->base;
-        double slots = all_slots(x, true, &out->slack);
-        out->kv = slots * x->slot;
-        out->state = memory_state(x, slots, x->shape.n_layer);
+        add_prompt(out, x, true);
     }
     memory_finish(out, x);
 }
 
+/* The case of the prompts that are read together, beside the requests that decode meanwhile (or
+ * have been read and decode nothing). */
+static const memory_case *read_together(memory_case *few, const memory_case *x)
+{
+    double together = (double)x->c->setting->prefill_batch;
+    memory_case others;
+    if (!(together > 0 && together < x->batch))
+        return x;
+    memory_case_of(few, x->c, x->n, together);
+    few->peak_only = x->peak_only;
+    memory_case_of(&others, x->c, x->n, x->batch - together);
+    if (x->load->n_run > 0) {
+        steps all = steps_of(&others);
+        add_held(&few->base, &others, &all, &x->load->top);
+    } else {
+        add_prompt(&few->base, &others, true);
+    }
+    return few;
+}
+
 void memory_walk(const memory_case *x, memory_see *see, void *user)
 {
+    memory_case few;
+    const memory_case *p = read_together(&few, x);
     kvt_memory_cost row = x->base;
     memory_row(x, see, user, KVT_PHASE_LOAD, -1, &row);
     if (x->work->draft == KVT_DRAFT_MODEL)
-        walk_draft_model(x, see, user);
-    memory_walk_layers(x, see, user);
-    walk_logits(x, see, user);
+        walk_draft_model(p, see, user);
+    memory_walk_layers(p, see, user);
+    walk_logits(p, see, user);
     if (x->work->draft == KVT_DRAFT_SELF || x->work->when == KVT_WHEN_AFTER_PREFILL)
-        walk_late(x, see, user);
+        walk_late(p, see, user);
     walk_decode(x, see, user);
 }

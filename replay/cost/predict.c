@@ -40,11 +40,11 @@ static double evict_width(const kvt_cost_case *c)
     return width;
 }
 
-static void add_bands(kvt_cost *out, const kvt_cost_case *c)
+static void add_bands(kvt_cost *out, const kvt_cost_case *c, const kvt_cost_case *prompt)
 {
     const kvt_machine *m = &c->constants->machine;
     bool wide = out->out_of_range = out_of_range(c);
-    double prefill = m->band_prefill, evict = evict_width(c), bytes = m->band_bytes;
+    double prefill = m->band_prefill, evict = evict_width(prompt), bytes = m->band_bytes;
     out->ttft_band = band(out->ttft, prefill, prefill, wide);
     out->evict_band = band(out->evict.total, evict, evict, wide);
     out->step_band = band(out->step_mean.total, m->band_decode_lo, m->band_decode_hi, wide);
@@ -61,12 +61,13 @@ static void add_sums(kvt_cost *out)
     out->request = out->ttft + out->decode;
 }
 
-static void predict(kvt_cost *out, const kvt_cost_case *c)
+/* `prompt`: the case with the requests whose prompts are read together. */
+static void predict(kvt_cost *out, const kvt_cost_case *c, const kvt_cost_case *prompt)
 {
     cost_bound by = {0}, evict = {0};
-    cost_prefill(&out->prefill, &by, c->geometry, &c->constants->machine, c->setting,
+    cost_prefill(&out->prefill, &by, c->geometry, &c->constants->machine, prompt->setting,
                  c->n_prompt);
-    cost_evict_by(&out->evict, &evict, c);
+    cost_evict_by(&out->evict, &evict, prompt);
     out->evict_bound = cost_bound_name(&evict);
     out->ttft_bound = cost_bound_name(
         &(cost_bound){by.math + evict.math, by.memory + evict.memory, by.host + evict.host});
@@ -109,15 +110,18 @@ void cost_undefine(kvt_cost *out)
 
 void kvt_cost_predict(kvt_cost *out, const kvt_cost_case *c)
 {
+    const kvt_cost_setting together = cost_prompt_setting(c->setting);
+    kvt_cost_case prompt = *c;
+    prompt.setting = &together;
     if (c->constants->machine.engine == KVT_ENGINE_PAPER) { /* nothing but the prompt */
         cost_undefine(out);
-        cost_paper(out, c);
+        cost_paper(out, &prompt);
     } else {
         *out = (kvt_cost){0};
-        predict(out, c);
+        predict(out, c, &prompt);
     }
     add_sums(out);
-    add_bands(out, c);
+    add_bands(out, c, &prompt);
 }
 
 /* ---- names ---------------------------------------------------------------------------------

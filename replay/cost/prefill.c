@@ -158,5 +158,6 @@ void kvt_cost_prefill(kvt_prefill_cost *out, const kvt_cost_geometry *g, const k
                       const kvt_cost_setting *s, int64_t n_prompt)
 {
     cost_bound by = {0};
-    cost_prefill(out, &by, g, m, s, n_prompt);
+    const kvt_cost_setting together = cost_prompt_setting(s);
+    cost_prefill(out, &by, g, m, &together, n_prompt);
 }

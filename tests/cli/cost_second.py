@@ -271,7 +271,8 @@ class Checks:
                   f"({100 * (got / want - 1) if want else 0:+.4f} %)")
 
 
-# geometry, machine, prompt, budget, response, batch, kv bits, weight bits, page, chunk, all logits
+# geometry, machine, prompt, budget, response, batch, kv bits, weight bits, page, chunk, all logits, then (if not all
+# of the batch) how many prompts are read together
 CASES = [
     ("llama-3.1-8b", "h100-sxm", 4096, 128, 256, 1, 16, 16, 0, 0, 0),
     ("llama-3.1-8b", "h100-sxm", 8192, 128, 100, 1, 16, 16, 0, 0, 0),
@@ -291,19 +292,23 @@ CASES = [
     ("llama-3.2-1b", "rtx4090", 50000, 2000, 300, 2, 16, 16, 0, 0, 0),
     ("gemma-3-1b", "h100-sxm", 32768, 1024, 40, 1, 16, 16, 0, 0, 0),
     ("gemma-3-1b", "l4", 300, 100, 40, 6, 16, 16, 0, 0, 0),
+    ("llama-3.1-8b", "h100-sxm", 32768, 3276, 256, 32, 16, 16, 0, 0, 0, 1),
+    ("qwen3-8b", "h200", 9000, 512, 100, 12, 16, 16, 16, 2048, 0, 5),
+    ("gemma-3-1b", "l4", 300, 100, 40, 6, 16, 16, 0, 0, 1, 4),
 ]
 POLICIES = ("full", "streaming", "snapkv", "lookaheadkv", "h2o", "tova", "laq", "speckv")
 DRAFT = "llama-3.2-1b"
 
 
 def rows_of(kvt, case):
-    geometry, machine, n, budget, response, batch, kv, weight, page, chunk, logits = case
+    geometry, machine, n, budget, response, batch, kv, weight, page, chunk, logits, *few = case
     command = [kvt, "cost", "--geometry", geometry, "--machine", machine, "--policy", ",".join(POLICIES[1:]),
                "--budget", str(budget), "--length", str(n), "--response", str(response), "--batch", str(batch),
                "--kv-bits", str(kv), "--weight-bits", str(weight), "--draft", DRAFT, "--json"]
     command += ["--page", str(page)] if page else []
     command += ["--chunk", str(chunk)] if chunk else []
     command += ["--all-logits"] if logits else []
+    command += ["--prefill-batch", str(few[0])] if few else []
     out = subprocess.run(command, capture_output=True, text=True, check=False)
     if out.returncode:
         sys.exit(f"{' '.join(command)}: exit status {out.returncode}: {out.stderr.strip()}")
@@ -311,11 +316,12 @@ def rows_of(kvt, case):
 
 
 def check_case(checks, kvt, case):
-    geometry, machine, n, budget, response, batch, kv, weight, page, chunk, logits = case
+    geometry, machine, n, budget, response, batch, kv, weight, page, chunk, logits, *few = case
     m, k, draft = Model(geometry), SimpleNamespace(**MACHINES[machine]), Model(DRAFT)
     s = SimpleNamespace(batch=batch, kv=kv, weight=weight / 8, page=page, chunk=chunk, logits=logits)
     rows = rows_of(kvt, case)
-    dense = prefill(m, k, s, n)
+    few = SimpleNamespace(**{**vars(s), "batch": few[0] if few else batch})  # the prompt is theirs, a step everyone's
+    dense = prefill(m, k, few, n)
     for policy in POLICIES:
         row = rows[policy, "fused"]
         where = f"{geometry} on {machine}, {n} tokens, batch {batch}, {kv} bits, {policy}"
@@ -327,7 +333,7 @@ def check_case(checks, kvt, case):
         if policy == "full" or n <= budget:
             near("eviction", "evict_s", 0)
         elif not m.window:
-            p = evict_fused(policy, m, k, s, n, budget, draft)
+            p = evict_fused(policy, m, k, few, n, budget, draft)
             for part in ("extra", "prefill", "draft", "score", "select", "copy"):
                 near(part, f"evict_{part}_s", getattr(p, part))
             near("launches", "evict_host_s", p.launches)
@@ -352,7 +358,12 @@ def check_case(checks, kvt, case):
                 checks.near(where, "memory at the end, without rounding",
                             row["steady_bytes"] - row["steady_slack_bytes"], steady(policy, m, s, start, response)[1])
         if not local and policy not in ("h2o", "tova", "streaming"):
-            largest = max(peak(policy, m, s, n, n if policy == "full" else budget, response, draft))
+            start = n if policy == "full" else budget
+            run, last = peak(policy, m, few, n, start, response, draft)
+            others = SimpleNamespace(**{**vars(s), "batch": batch - few.batch})
+            run += steady(policy, m, others, start, response, group)[0]
+            largest = max(run, last + steady(policy, m, s, start, response, group)[1]
+                          - steady(policy, m, few, start, response, group)[1])
             if row["peak_phase"] in ("prefill feed-forward", "prefill logits", "decode"):
                 near(f"peak ({row['peak_phase']})", "peak_bytes", largest)
     if (geometry, machine, batch, kv, chunk) == ("llama-3.1-8b", "h100-sxm", 1, 16, 0):

@@ -146,6 +146,7 @@ more "--weight-bits 4" "$plain" "$(peak --weight-bits 4)"
 more "--kv-bits 8" "$plain" "$(peak --kv-bits 8)"
 more "--tensor 2" "$plain" "$(peak --tensor 2)"
 more "--batch 4" "$(peak --batch 4)" "$plain"
+more "--prefill-batch 1" "$(peak --batch 4)" "$(peak --batch 4 --prefill-batch 1)"
 more "--all-logits" "$(peak --all-logits)" "$plain"
 more "--fragmentation" "$(peak --fragmentation 0.1)" "$plain"
 snap() { # snap COLUMN OPTION...: of snapkv at 8Ki, as-published
@@ -173,7 +174,16 @@ case $said in
 esac
 grep -Eq 'batch [0-9]+, [0-9.]+ short' out || fail "$ran: not how many fit, and what is missing"
 says out "BATCH    all prompts are read together"
+says out "NOTE     1 of 2 rows whose batch does not fit would with --prefill-batch 1."
 [ "$(awk '{ if (length($0) > 80) n++ } END { print n + 0 }' out)" -eq 0 ] || fail "$ran: wider than 80 columns"
+
+# The same batch, its prompts one by one: what is short fits, save the dense cache.
+h100 -p snapkv,streaming,h2o -b 10% --length 32Ki --batch 32 --prefill-batch 1
+says out "SETTING  prompts read 1 at a time."
+says out "BATCH    at most 1 prompt is read together"
+[ "$(grep -c short out)" -eq 1 ] || fail "$ran: more than full is short"
+h100 -p snapkv -b 10% --length 32Ki --batch 2,32 --prefill-batch 4 --json # capped at the batch
+jq -e '[.rows[] | [.batch, .prefill_batch]] | unique == [[2, 2], [32, 4]]' out >/dev/null || fail "$ran: prefill_batch"
 
 # The rows say so, too.
 h100 -p snapkv -b 128 --length 8Ki --chunk 4096 --page 16 --shared-pages --full-windows --all-logits --masked \
@@ -273,6 +283,7 @@ model="--geometry llama-3.1-8b --machine h100"
     bad 2 "length '4Kb'" $model --length 4Kb
     bad 2 "length '0'" $model --length 0
     bad 2 "--batch: '0'" $model --batch 0
+    bad 2 "--prefill-batch: '0' is not a whole number from 1" $model --prefill-batch 0
     bad 2 "--kv-bits: '5' is not one of 16, 8, 4" $model --kv-bits 5
     bad 2 "--weight-bits" $model --weight-bits 0
     bad 2 "--page: '-1' is not a whole number from 1" $model --page -1

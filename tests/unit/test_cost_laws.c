@@ -93,7 +93,7 @@ static void sound(law_tally *t, const law_case *c)
 
 static const kvt_cost_setting settings[] = {
     {0},
-    {.batch = 8, .kv_bits = 8, .page_tokens = 16},
+    {.batch = 8, .prefill_batch = 3, .kv_bits = 8, .page_tokens = 16},
     {.batch = 3,
      .kv_bits = 4,
      .weight_bits = 4.5,
@@ -102,7 +102,7 @@ static const kvt_cost_setting settings[] = {
      .chunk = 2048,
      .fragmentation = 0.05},
     {.tensor = 4, .all_logits = true, .full_windows = true},
-    {.batch = 2, .masked = true, .tensor = 16},
+    {.batch = 2, .prefill_batch = 1, .masked = true, .tensor = 16},
 };
 
 static void test_every_prediction_is_sound(void **state)

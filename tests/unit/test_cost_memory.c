@@ -381,6 +381,87 @@ static void layers_may_differ(void **state)
 }
 
 /* What a decision in decode moves together, and lanes that still grow. */
+/* Five requests, two prompts at a time: the other three hold what they hold in their last step.
+ */
+static void few_prompts_by_hand(void **state)
+{
+    (void)state;
+    kvt_phase_row rows[KVT_COST_PHASES_MAX];
+    bench b = small(&snapkv, KVT_ENGINE_FUSED);
+    b.s = (kvt_cost_setting){.batch = 5, .prefill_batch = 2};
+    double others = 3 * 64.0 * L * (B + 4);
+    predict(&b, N, 4, B);
+    int n = kvt_cost_timeline(rows, &b.c);
+    CHECK_NEAR(row_of(rows, n, KVT_PHASE_LOAD, -1)->kv, 0, 0);
+    const kvt_memory_cost *a = row_of(rows, n, KVT_PHASE_ATTENTION, 1);
+    CHECK_NEAR(a->kv, 2 * 64 * (B + N) + others, 0);
+    CHECK_NEAR(a->scratch, 2 * (4 * N * G + 64 * B), 0);
+    a = row_of(rows, n, KVT_PHASE_FFN, 1);
+    CHECK_NEAR(a->kv, 2 * 64 * 2 * B + others, 0);
+    CHECK_NEAR(a->activations, 2 * N * 2 * (3 * I + 4 * E), 0);
+    CHECK_NEAR(row_of(rows, n, KVT_PHASE_LOGITS, -1)->kv, 2 * 64 * L * B + others, 0);
+    CHECK_NEAR(row_of(rows, n, KVT_PHASE_LOGITS, -1)->activations, 2 * V * 6, 0);
+    CHECK_NEAR(row_of(rows, n, KVT_PHASE_DECODE, -1)->kv, 5 * 64 * L * (B + 1), 0);
+    CHECK_NEAR(b.out.steady.kv, 5 * 64 * L * (B + 4), 0);
+    CHECK_NEAR(b.out.kv_mean, 5 * 64 * L * (B + 2.5), 1e-9);
+    /* one request more is one decoding request more, whatever the batch of the case */
+    double few = 2 * (64 * L * B + N * 2 * (3 * I + 4 * E)), each = 64 * L * (B + 4);
+    CHECK_NEAR(b.out.peak.total, 2 * (double)b.g.theta_all + few + others, 0);
+    b.k.machine.mem_bytes = 2 * (double)b.g.theta_all + few + 9 * each;
+    for (b.s.batch = 1; b.s.batch <= 16; b.s.batch += 5) {
+        predict(&b, N, 4, B);
+        assert_int_equal(b.out.max_batch, 11);
+    }
+    b.k.machine.mem_bytes -= 1;
+    predict(&b, N, 4, B);
+    assert_int_equal(b.out.max_batch, 10);
+    predict(&b, N, 0, B); /* nothing is decoded: what the prompt leaves */
+    n = kvt_cost_timeline(rows, &b.c);
+    CHECK_NEAR(row_of(rows, n, KVT_PHASE_LOGITS, -1)->kv, (double)b.s.batch * 64 * L * B, 0);
+}
+
+/* State, drafts and rounding of the few beside the cache of the others. */
+static void few_late_prompts_by_hand(void **state)
+{
+    (void)state;
+    kvt_phase_row rows[KVT_COST_PHASES_MAX];
+    bench b = small(&late, KVT_ENGINE_FUSED);
+    b.s = (kvt_cost_setting){.batch = 5, .prefill_batch = 2};
+    b.w.state_slot = 4, b.w.state_lane = 3;
+    predict(&b, N, 4, B);
+    int n = kvt_cost_timeline(rows, &b.c);
+    double state_of_others = 3 * L * (4 * G * (B + 4) + 3 * G), others = 3 * 64 * L * (B + 4);
+    const kvt_memory_cost *a = row_of(rows, n, KVT_PHASE_EVICT, -1);
+    CHECK_NEAR(a->kv, 2 * 64 * L * N + others, 0);
+    CHECK_NEAR(a->scratch, 2 * (4 * N * G + 64 * L * B), 0);
+    CHECK_NEAR(a->state, 2 * L * (4 * G * N + 3 * G) + state_of_others, 0);
+    CHECK_NEAR(row_of(rows, n, KVT_PHASE_FFN, 0)->state,
+               2 * (4 * G * N + 3 * G) + state_of_others, 0);
+    b.k.machine.alloc_round =
+        1 << 20; /* keys and values of a layer, of the few, of the others */
+    predict(&b, N, 4, B);
+    n = kvt_cost_timeline(rows, &b.c);
+    a = row_of(rows, n, KVT_PHASE_LOGITS, -1);
+    CHECK_NEAR(a->slack + a->kv + a->state + a->activations, (2 * L + 2 * L + 1 + 1) * MI,
+               1e-6);
+    b = small(&laq, KVT_ENGINE_FUSED);
+    b.s = (kvt_cost_setting){.batch = 5, .prefill_batch = 2};
+    predict(&b, N, 4, B);
+    n = kvt_cost_timeline(rows, &b.c);
+    a = row_of(rows, n, KVT_PHASE_DRAFT, -1);
+    CHECK_NEAR(a->draft_kv, 2 * 64 * L * (B + 8), 0);
+    CHECK_NEAR(a->scratch, 2 * 8 * H * D * 2 * L, 0);
+    b = small(&speckv, KVT_ENGINE_FUSED);
+    b.draft = b.g;
+    b.s = (kvt_cost_setting){.batch = 5, .prefill_batch = 2};
+    predict(&b, N, 4, B);
+    n = kvt_cost_timeline(rows, &b.c);
+    a = row_of(rows, n, KVT_PHASE_DRAFT, -1);
+    CHECK_NEAR(a->draft_kv, 2 * 64 * L * (N + 32), 0);
+    CHECK_NEAR(a->kv, others, 0);
+    CHECK_NEAR(row_of(rows, n, KVT_PHASE_DECODE, -1)->kv, 5 * 64 * L * (B + 1), 0);
+}
+
 static void decisions_in_decode(void **state)
 {
     (void)state;
@@ -653,6 +734,8 @@ int main(void)
         cmocka_unit_test(after_prefill_by_hand),
         cmocka_unit_test(chunks_by_hand),
         cmocka_unit_test(layers_may_differ),
+        cmocka_unit_test(few_prompts_by_hand),
+        cmocka_unit_test(few_late_prompts_by_hand),
         cmocka_unit_test(decisions_in_decode),
         cmocka_unit_test(bits_devices_and_adapters),
         cmocka_unit_test(allocations_are_rounded),

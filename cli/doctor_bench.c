@@ -200,8 +200,9 @@ static kvt_code print_text(cli *c, const bench *b, kvt_err *err)
         if (print_points(c, b, err))
             return err->code;
     }
-    printf("\nmachine  %s  (kvt cost --machine %s)\n", b->path,
-           strcmp(b->machine.name, "here") == 0 ? "here" : b->path);
+    char here[sizeof b->path];
+    bool is_here = !strcmp(cli_machine_here(here, sizeof here), b->path);
+    printf("\nmachine  %s  (kvt cost --machine %s)\n", b->path, is_here ? "here" : b->path);
     return KVT_OK;
 }
 

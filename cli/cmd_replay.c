@@ -147,7 +147,7 @@ static kvt_code print_tables(cli *c, const kvt_results *results, const cost_requ
     return cli_cost_table(c, &costs->table, &view, err);
 }
 
-static kvt_code print_results(cli *c, const replay_options *o, const kvt_results *results,
+static kvt_code print_results(cli *c, const replay_options *o, kvt_results *results,
                               cost_request *costs, const kvt_replay_counts *counts,
                               kvt_code outcome, kvt_err *err)
 {

@@ -128,7 +128,7 @@ kvt_code cost_predict(cli *c, cost_request *r, const char *results, int n_trace,
     if (n_trace)
         return of_traces(c, r, n_trace, trace, err);
     if (results) {
-        if (cli_results(&r->results, 1, dir, false, err))
+        if (cli_results(&r->results, 1, dir, false, err) || cli_results_steps(r->results, err))
             return err->code;
         r->spec.results = r->results;
         return kvt_cost_make(&r->table, &r->spec, &c->ctx, err);
@@ -142,8 +142,10 @@ kvt_code cost_predict(cli *c, cost_request *r, const char *results, int n_trace,
     return kvt_cost_make(&r->table, &r->spec, &c->ctx, err);
 }
 
-kvt_code cost_of_replay(cli *c, cost_request *r, const kvt_results *results, kvt_err *err)
+kvt_code cost_of_replay(cli *c, cost_request *r, kvt_results *results, kvt_err *err)
 {
+    if (cli_results_steps(results, err))
+        return err->code;
     r->profile[0] = KVT_PROFILE_FUSED;
     r->profile[1] = KVT_PROFILE_AS_PUBLISHED;
     r->spec.profile = r->profile;

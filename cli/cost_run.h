@@ -35,7 +35,7 @@ KVT_CHECKED kvt_code cost_predict(cli *c, cost_request *r, const char *results, 
 
 /* Fills the table of a request whose models were read: of what was replayed, under both
  * profiles. `results` stay the caller's. */
-KVT_CHECKED kvt_code cost_of_replay(cli *c, cost_request *r, const kvt_results *results,
+KVT_CHECKED kvt_code cost_of_replay(cli *c, cost_request *r, kvt_results *results,
                                     kvt_err *err);
 
 /* A list option as one text of commas. buf_fini() it. */

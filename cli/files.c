@@ -123,3 +123,14 @@ kvt_code cli_results(kvt_results **out, int n_arg, char **arg, bool arrays, kvt_
     }
     return code;
 }
+
+kvt_code cli_results_steps(kvt_results *results, kvt_err *err)
+{
+    kvt_schema cells = {0}, lanes = {0};
+    kvt_code code = KVT_OK;
+    kvt_cell_schema(&cells);
+    kvt_lane_schema(&lanes);
+    for (int64_t i = 0; i < results->n && code == KVT_OK; i++)
+        code = kvt_result_read_steps(results->result[i], &cells, &lanes, err);
+    return code;
+}

@@ -25,4 +25,8 @@ void cli_traces_free(cli_traces *t);
 KVT_CHECKED kvt_code cli_results(kvt_results **out, int n_arg, char **arg, bool arrays,
                                  kvt_err *err);
 
+/* Reads how many slots each row saw where that changes while decoding: kvt_result_read_steps()
+ * of each. */
+KVT_CHECKED kvt_code cli_results_steps(kvt_results *results, kvt_err *err);
+
 #endif

@@ -23,6 +23,30 @@ void kvt_result_drop_arrays(kvt_result *r)
 #undef KVT_RESULT_SET
 }
 
+static bool changes_while_decoding(const kvt_result *r)
+{
+    for (int i = 0; i < r->n_cell; i++)
+        if (!strcmp(r->cell[i].status, "ok") && strcmp(r->cell[i].growth, "on-top"))
+            return true;
+    return false;
+}
+
+kvt_code kvt_result_read_steps(kvt_result *r, const kvt_schema *cells, const kvt_schema *lanes,
+                               kvt_err *err)
+{
+    kvt_result *whole = NULL;
+    if (r->kept_count || !r->path[0] || !changes_while_decoding(r))
+        return KVT_OK;
+    if (kvt_result_open(&whole, cells, lanes, r->path, true, err))
+        return err->code;
+    if (whole->n_cell == r->n_cell && !strcmp(whole->pass_id, r->pass_id)) {
+        r->kept_count = whole->kept_count;
+        whole->kept_count = NULL;
+    }
+    kvt_result_free(whole);
+    return KVT_OK;
+}
+
 void kvt_result_free(kvt_result *r)
 {
     if (!r)

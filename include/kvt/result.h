@@ -117,6 +117,10 @@ KVT_API KVT_CHECKED kvt_code kvt_result_write(const kvt_result *r, const kvt_sch
 KVT_API KVT_CHECKED kvt_code kvt_result_open(kvt_result **out, const kvt_schema *cells,
                                              const kvt_schema *lanes, const char *path,
                                              bool arrays, kvt_err *err);
+/* Reads kept_count from its file where some cell's slots change from step to step and it is not
+ * there; a result without a file keeps what it has. */
+KVT_API KVT_CHECKED kvt_code kvt_result_read_steps(kvt_result *r, const kvt_schema *cells,
+                                                   const kvt_schema *lanes, kvt_err *err);
 KVT_API bool kvt_is_result_path(const char *path); /* ends with ".kvt-results.h5" */
 
 /* A set of results, owned. */

@@ -345,6 +345,17 @@ cp replayed/cost.csv first.csv
 cost --results results --geometry llama-3.1-8b --machine rtx-4090 --csv again
 exits 0
 cmp -s again/cost.csv first.csv || fail "$ran: other rows than those of the replay"
+# Each step's slots are read, whether the replay kept them in memory or not: those of a policy that
+# decides every 16 tokens are no straight line.
+steps() { run "$kvt" replay few/one.h5 -p snapkv:every=16 -b 10% --no-output-error -q --out steps --geometry llama-3.1-8b --machine h100 "$@"; }
+steps --csv kept --table cells,steps
+exits 0
+steps --csv dropped
+exits 0
+cmp -s kept/cost.csv dropped/cost.csv || fail "$ran: steps are lost where arrays are not kept"
+cost --results steps --geometry llama-3.1-8b --machine h100 --csv read
+exits 0
+cmp -s kept/cost.csv read/cost.csv || fail "$ran: steps are lost in the results"
 replay --geometry llama-3.1-8b --machine rtx-4090 --json
 exits 0
 parses

@@ -61,17 +61,24 @@ static kvt_code open_group(make *m, const make_group *x, kvt_err *err)
     return add_item(m, &full, err);
 }
 
-/* The dense cache stays in front; then rising budgets, policies as asked. What results hold
- * comes by its text, so that a replay and its files give the same rows. */
+/* Controls last, then by name and text: so that a replay and its files give the same rows. */
+static int by_policy(const kvt_result *x, const kvt_result *y)
+{
+    if (x->is_control != y->is_control)
+        return x->is_control ? 1 : -1;
+    int name = strcmp(x->cell[0].policy, y->cell[0].policy);
+    return name != 0 ? name : strcmp(x->policy_text, y->policy_text);
+}
+
+/* The dense cache stays in front; then rising budgets, policies as asked or of results. */
 static int by_budget(const void *a, const void *b)
 {
     const make_item *x = a, *y = b;
     if (x->budget != y->budget)
         return x->budget < y->budget ? -1 : 1;
-    int text =
-        x->result && y->result ? strcmp(x->result->policy_text, y->result->policy_text) : 0;
-    if (text != 0)
-        return text;
+    int policy = x->result && y->result ? by_policy(x->result, y->result) : 0;
+    if (policy != 0)
+        return policy;
     int64_t seed_x = x->result ? x->result->cell[x->cell].seed : 0;
     int64_t seed_y = y->result ? y->result->cell[y->cell].seed : 0;
     if (seed_x != seed_y)

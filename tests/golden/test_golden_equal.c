@@ -2,12 +2,12 @@
  * (profile fused): the numbers of a second calculation (cost_section8.py), and those that were
  * printed before. */
 #include "tests/check.h"
+#include "tests/golden/tally.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "kvt/cost.h"
-#include "traces/csv.h"
 
 enum { SLOTS = 128 };
 
@@ -65,10 +65,6 @@ static double predict_ms(const char *name, int64_t n)
     return 1e3 * (k == 0 ? cost.prefill.total : cost.evict.total);
 }
 
-typedef struct tally {
-    int rows, wrong;
-} tally;
-
 /* Half of the last digit that was printed. */
 static double rounding(const char *text)
 {
@@ -108,13 +104,8 @@ static kvt_code compare(void *user, const csv_row *row, kvt_err *err)
 
 static void agrees_with_a_second_calculation(void **state)
 {
-    kvt_err err;
-    tally t = {0};
     (void)state;
-    CHECK_OK(csv_read_file(KVT_SOURCE_DIR "/tests/golden/cost_equal.csv", compare, &t, &err),
-             &err);
-    assert_int_equal(t.rows, 36);
-    assert_int_equal(t.wrong, 0);
+    tally_file("cost_equal.csv", 36, compare);
 }
 
 int main(void)

@@ -4,13 +4,13 @@
  * The bounds stand beside the figures (replay/cost/figures*.c); what is said of many of them
  * together stands here. */
 #include "tests/check.h"
+#include "tests/golden/tally.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "kvt/cost.h"
-#include "traces/csv.h"
 
 enum { FIGURES_MAX = 512, FIRST_ID = 3, LAST_ID = 30 };
 
@@ -152,10 +152,6 @@ static void kvpop_is_ahead_of_dms(void **state)
 /* ---- a second calculation ------------------------------------------------------------------
  */
 
-typedef struct tally {
-    int rows, wrong;
-} tally;
-
 static kvt_code compare(void *user, const csv_row *row, kvt_err *err)
 {
     tally *t = user;
@@ -178,13 +174,8 @@ static kvt_code compare(void *user, const csv_row *row, kvt_err *err)
 
 static void agrees_with_a_second_calculation(void **state)
 {
-    kvt_err err;
-    tally t = {0};
     (void)state;
-    CHECK_OK(csv_read_file(KVT_SOURCE_DIR "/tests/golden/cost_section8.csv", compare, &t, &err),
-             &err);
-    assert_int_equal(t.rows, 173);
-    assert_int_equal(t.wrong, 0);
+    tally_file("cost_section8.csv", 173, compare);
 }
 
 int main(void)

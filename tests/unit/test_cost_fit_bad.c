@@ -1,33 +1,9 @@
-/* Calibration: files that are refused, by line, with what was expected and got; and points that
- * do not suffice. */
+/* test_cost_fit_bad - calibrations: files that are refused, by line, with what was expected and
+ * got; and points that do not suffice. */
 #include "tests/check.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
+#include "tests/unit/cost_fit.h"
 
 #include "kvt/arena.h"
-#include "kvt/cost.h"
-
-static char dir[64], path[128];
-
-static int open_dir(void **state)
-{
-    (void)state;
-    snprintf(dir, sizeof dir, "/tmp/kvt-fit-XXXXXX");
-    if (!mkdtemp(dir))
-        return 1;
-    snprintf(path, sizeof path, "%s/points.csv", dir);
-    return 0;
-}
-
-static int close_dir(void **state)
-{
-    (void)state;
-    unlink(path);
-    return rmdir(dir);
-}
 
 #define HEAD "quantity,geometry,prompt_tokens,seconds\n"
 #define LONG "quantity,geometry,prompt_tokens,batch,kv_bits,weight_bits,policy,rows,seconds\n"

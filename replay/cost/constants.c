@@ -126,12 +126,25 @@ static void take_measured(kvt_machine *to, const kvt_machine *from)
         TAKE(evict_floor);
 }
 
+/* Somebody's framework, measured: as published is what it was measured as. */
+static bool is_measured_framework(const line *x, const kvt_machine *m)
+{
+    return !x->rank && m->engine == KVT_ENGINE_EAGER && m->calibrated_on[0];
+}
+
 /* The machine `m` under the profile of the line. */
 static kvt_code on_machine(kvt_published *out, const line *x, const kvt_machine *m,
                            kvt_err *err)
 {
     kvt_machine *to = &out->machine;
     *out = x->what;
+    if (is_measured_framework(x, m)) {
+        *to = *m;
+        out->is_default = true;
+        snprintf(out->source, sizeof out->source, "%.40s; nothing was measured of the policy",
+                 m->name);
+        return KVT_OK;
+    }
     if (kvt_cost_profile_find(to, x->rank ? x->profile : "eager", err))
         return err->code;
     out->is_default = x->rank < 2;

@@ -434,6 +434,28 @@ static void a_machine_without_lines_is_eager_on_its_own_rates(void **state)
     assert_true(p.machine.evict_factor == 2.5 && p.machine.evict_floor == .011);
 }
 
+/* A framework that somebody measured is as published what it was measured as, also where that is
+ * better than the profile of no framework in particular. */
+static void a_measured_framework_is_its_own(void **state)
+{
+    (void)state;
+    kvt_machine m;
+    kvt_published p;
+    CHECK_OK(kvt_machine_find(&m, "h200", &err), &err);
+    snprintf(m.name, sizeof m.name, "mine");
+    snprintf(m.calibrated_on, sizeof m.calibrated_on, "a day of measuring");
+    m.engine = KVT_ENGINE_EAGER;
+    m.e_att = .52;
+    m.host_floor_layer = 2e-4;
+    m.kv_traffic = 1.5;
+    kvt_cost_constants(&p, &m, KVT_PROFILE_AS_PUBLISHED, "snapkv");
+    assert_memory_equal(&p.machine, &m, sizeof m);
+    assert_true(p.is_default);
+    m.calibrated_on[0] = '\0'; /* nobody measured it */
+    kvt_cost_constants(&p, &m, KVT_PROFILE_AS_PUBLISHED, "snapkv");
+    assert_true(p.machine.e_att == .36 && p.machine.kv_traffic > 1.5);
+}
+
 /* Published code is never faster than the same thing with fused kernels. */
 static void no_published_constant_beats_the_machine(void **state)
 {
@@ -522,6 +544,7 @@ int main(void)
         cmocka_unit_test(profiles_have_the_fitted_constants),
         cmocka_unit_test(unmeasured_policies_get_the_middle),
         cmocka_unit_test(a_machine_without_lines_is_eager_on_its_own_rates),
+        cmocka_unit_test(a_measured_framework_is_its_own),
         cmocka_unit_test(no_published_constant_beats_the_machine),
         cmocka_unit_test(other_profiles),
         cmocka_unit_test(lines_name_machines_policies_and_profiles),

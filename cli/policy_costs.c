@@ -162,7 +162,7 @@ static void show_prompt(FILE *out, const kvt_cost_work *w)
 static void show_decode(FILE *out, const kvt_cost_work *w)
 {
     clauses c = {.n = 0};
-    char text[TEXT_CAP + 64], when[64] = "each token";
+    char text[TEXT_CAP + 64], when[40] = "each token";
     if (!w->in_decode)
         return;
     if (w->every > 1)

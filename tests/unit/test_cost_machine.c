@@ -434,8 +434,8 @@ static void a_machine_without_lines_is_eager_on_its_own_rates(void **state)
     assert_true(p.machine.evict_factor == 2.5 && p.machine.evict_floor == .011);
 }
 
-/* A framework that somebody measured is as published what it was measured as, also where that is
- * better than the profile of no framework in particular. */
+/* A framework that somebody measured is as published what it was measured as, also where that
+ * is better than the profile of no framework in particular. */
 static void a_measured_framework_is_its_own(void **state)
 {
     (void)state;
@@ -453,7 +453,7 @@ static void a_measured_framework_is_its_own(void **state)
     assert_true(p.is_default);
     m.calibrated_on[0] = '\0'; /* nobody measured it */
     kvt_cost_constants(&p, &m, KVT_PROFILE_AS_PUBLISHED, "snapkv");
-    assert_true(p.machine.e_att == .36 && p.machine.kv_traffic > 1.5);
+    assert_true(p.machine.e_att == .52 && p.machine.kv_traffic == 5); /* the worse ones */
 }
 
 /* Published code is never faster than the same thing with fused kernels. */

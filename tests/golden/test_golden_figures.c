@@ -72,7 +72,7 @@ static void none_is_left_out(void **state)
                 {"G24", 14}, {"G25", 4}, {"G27", 20}, {"G28", 96}, {"G30", 7}};
     (void)state;
     for (int id = FIRST_ID; id <= LAST_ID; id++) {
-        char name[8];
+        char name[16];
         int n = 0;
         snprintf(name, sizeof name, "G%d", id);
         for (int i = 0; i < n_figure; i++)

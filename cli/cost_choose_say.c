@@ -7,6 +7,14 @@
 
 #include "analyze/choose.h"
 
+/* What the winner's loss is worth, where that is not all. */
+static void print_class(const kvt_selection_row *r)
+{
+    for (int e = KVT_EXACT + 1; e <= KVT_NOT_REPLAYABLE; e++)
+        if (!strcmp(r->exactness, kvt_exactness_name((kvt_exactness)e)))
+            printf("class     %s: %s\n", r->exactness, kvt_exactness_help((kvt_exactness)e));
+}
+
 static void print_margin(const kvt_selection *c, const kvt_winner *w)
 {
     const kvt_difference *d = &w->margin;
@@ -38,6 +46,7 @@ static void print_winner(const kvt_selection *c, const kvt_winner *w)
            "mass\n",
            r->policy_label, r->budget_asked, r->growth, (long long)w->n_meet,
            r->lost_mass_mean_frac);
+    print_class(r);
     print_margin(c, w);
     if (!isnan(w->headroom_frac))
         printf("headroom  %.3g %% below the nearest limit\n", 100 * w->headroom_frac);

@@ -375,6 +375,11 @@ cost --results results --geometry llama-3.1-8b --machine h100 --slo ttft=2s,tpot
 exits 0
 says out "take"
 says out "margin"
+run "$kvt" replay few/one.h5 -p streaming -b 10% --no-output-error -q --out alone
+exits 0
+cost --results alone --geometry llama-3.1-8b --machine h100 --slo ttft=2s
+exits 0
+says out "class     open-loop: "
 cost --results results --geometry llama-3.1-8b --machine h100 --slo ttft=2s,tpot=15ms --json --csv chosen -q
 exits 0
 parses

@@ -32,6 +32,15 @@ void figure_put(figure_list *list, const figure_group *g, const char *what, doub
                       published * (1 + g->tolerance));
 }
 
+figure_case figure_lookaheadkv(const char *policy, int64_t n)
+{
+    return (figure_case){.geometry = "llama-3.1-8b",
+                         .draft = "llama-3.2-1b",
+                         .policy = policy,
+                         .n_prompt = n,
+                         .budget = 128};
+}
+
 static bool find_machine(kvt_machine *out, const char *name)
 {
     kvt_err err;

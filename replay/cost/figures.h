@@ -78,7 +78,16 @@ void figures_decode(figure_list *list);
 void figures_foreign(figure_list *list);
 void figures_vectors(figure_list *list);
 
-/* The four lengths of LookaheadKV's tables: four rows of a table of {what, value, n}. */
+/* A cell of LookaheadKV's tables: what was published of a prompt of n tokens. */
+typedef struct figure_cell {
+    const char *what;
+    double published;
+    int64_t n;
+} figure_cell;
+#define FIGURE_LOOKAHEADKV_SOURCE "LookaheadKV, arXiv 2603.10899, table 15"
+/* Their setting; machine and profile are the caller's. */
+figure_case figure_lookaheadkv(const char *policy, int64_t n);
+/* The four lengths of these tables: four cells. */
 #define FIGURE_LENGTHS 4
 #define FIGURE_AT_LENGTHS(name, a, b, c, d)                             \
     {name ", 4,096 tokens", a, 4096}, {name ", 8,192 tokens", b, 8192}, \

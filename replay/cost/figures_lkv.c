@@ -3,24 +3,15 @@
 
 #include <math.h>
 
-#define SOURCE  "LookaheadKV, arXiv 2603.10899, table 15"
+#define SOURCE  FIGURE_LOOKAHEADKV_SOURCE
 #define PROFILE "as-published"
-
-typedef struct cell {
-    const char *what;
-    double published;
-    int64_t n;
-} cell;
 
 static figure_case of(const char *policy, int64_t n)
 {
-    return (figure_case){.geometry = "llama-3.1-8b",
-                         .draft = "llama-3.2-1b",
-                         .machine = "h100-sxm",
-                         .profile = KVT_PROFILE_AS_PUBLISHED,
-                         .policy = policy,
-                         .n_prompt = n,
-                         .budget = 128};
+    figure_case f = figure_lookaheadkv(policy, n);
+    f.machine = "h100-sxm";
+    f.profile = KVT_PROFILE_AS_PUBLISHED;
+    return f;
 }
 
 static double forward_ms(const figure_case *f)
@@ -40,7 +31,7 @@ static double overhead_ms(const figure_case *f)
 /* ---- the dense prefill ---------------------------------------------------------------------
  */
 
-static const cell prefills[] = {FIGURE_AT_LENGTHS("Llama-3.1-8B", 130, 291, 658, 1760)};
+static const figure_cell prefills[] = {FIGURE_AT_LENGTHS("Llama-3.1-8B", 130, 291, 658, 1760)};
 
 /* The two constants where only the shortest and the longest prompt are fitted (relative least
  * squares; tests/golden/cost_section8.py). */
@@ -96,7 +87,7 @@ static void overheads(figure_list *list)
         figure_group group;
         const char *policy;
         void (*adjust)(kvt_published *);
-        cell at[FIGURE_LENGTHS];
+        figure_cell at[FIGURE_LENGTHS];
     } rows[] = {
         {{"G12", "Measured overhead of LookaheadKV", "ms", PROFILE, SOURCE, 0.05, FITTED},
          "lookaheadkv",
@@ -122,7 +113,7 @@ static void overheads(figure_list *list)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         for (int k = 0; k < FIGURE_LENGTHS; k++) {
-            const cell *at = &rows[i].at[k];
+            const figure_cell *at = &rows[i].at[k];
             figure_case f = of(rows[i].policy, at->n);
             f.adjust = rows[i].adjust;
             bool floor = i == 1 && k == 0; /* SnapKV at 4K lies below the floor's crossover */

@@ -4,23 +4,14 @@
 
 #include <math.h>
 
-#define SOURCE "LookaheadKV, arXiv 2603.10899, table 15"
-
-typedef struct cell {
-    const char *what;
-    double published;
-    int64_t n;
-} cell;
+#define SOURCE FIGURE_LOOKAHEADKV_SOURCE
 
 static figure_case of(const char *policy, int64_t n)
 {
-    return (figure_case){.geometry = "llama-3.1-8b",
-                         .draft = "llama-3.2-1b",
-                         .machine = "paper-lkv",
-                         .profile = KVT_PROFILE_PAPER_LKV,
-                         .policy = policy,
-                         .n_prompt = n,
-                         .budget = 128};
+    figure_case f = figure_lookaheadkv(policy, n);
+    f.machine = "paper-lkv";
+    f.profile = KVT_PROFILE_PAPER_LKV;
+    return f;
 }
 
 static void forward(figure_list *list)
@@ -29,8 +20,8 @@ static void forward(figure_list *list)
         "G5", "Theory: FLOP of a forward pass", "2^40", "paper-lkv", SOURCE, 0, FITTED};
     static const figure_group time = {
         "G6", "Theory: a forward pass", "ms", "paper-lkv", SOURCE, 0.005, FITTED};
-    static const cell flops[] = {FIGURE_AT_LENGTHS("Llama-3.1-8B", 60, 136, 336, 928)};
-    static const cell ms[] = {FIGURE_AT_LENGTHS("Llama-3.1-8B", 113, 257, 635, 1754)};
+    static const figure_cell flops[] = {FIGURE_AT_LENGTHS("Llama-3.1-8B", 60, 136, 336, 928)};
+    static const figure_cell ms[] = {FIGURE_AT_LENGTHS("Llama-3.1-8B", 113, 257, 635, 1754)};
     kvt_cost_geometry g;
     kvt_err err;
     bool known = kvt_cost_geometry_find(&g, "llama-3.1-8b", &err) == KVT_OK;
@@ -64,13 +55,13 @@ static void overheads(figure_list *list)
         "G8", "Theory: overhead of an eviction", "ms", "paper-lkv", SOURCE, 0, FITTED};
     static const struct {
         const char *policy;
-        cell at[FIGURE_LENGTHS];
+        figure_cell at[FIGURE_LENGTHS];
     } rows[] = {
         {"lookaheadkv", {FIGURE_AT_LENGTHS("LookaheadKV", 0.92, 1.03, 1.27, 1.74)}},
         {"speckv", {FIGURE_AT_LENGTHS("SpecKV", 52.10, 79.53, 157.05, 402.80)}},
         {"laq", {FIGURE_AT_LENGTHS("LAQ", 233.81, 234.59, 236.15, 239.26)}},
     };
-    static const cell snap[] = {FIGURE_AT_LENGTHS("SnapKV", 0.01, 0.01, 0.01, 0.01)};
+    static const figure_cell snap[] = {FIGURE_AT_LENGTHS("SnapKV", 0.01, 0.01, 0.01, 0.01)};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         for (int k = 0; k < FIGURE_LENGTHS; k++)
             figure_put(list, &g, rows[i].at[k].what, rows[i].at[k].published,
@@ -98,7 +89,7 @@ static void columns(figure_list *list)
         "G9", "Theory: bytes moved with the policy", "GiB", "paper-lkv", SOURCE, 0, FITTED};
     static const struct {
         const char *policy;
-        cell flops[FIGURE_LENGTHS], bytes[FIGURE_LENGTHS];
+        figure_cell flops[FIGURE_LENGTHS], bytes[FIGURE_LENGTHS];
     } rows[] = {
         {"full", FLOPS("forward only", 60, 136, 336, 928),
          BYTES("forward only", 13, 13, 13, 13)},
@@ -112,7 +103,7 @@ static void columns(figure_list *list)
     for (size_t i = 0; i < 2 * N_POLICY; i++) {
         bool bytes = i >= N_POLICY;
         for (int k = 0; k < FIGURE_LENGTHS; k++) {
-            const cell *at = bytes ? &rows[i - N_POLICY].bytes[k] : &rows[i].flops[k];
+            const figure_cell *at = bytes ? &rows[i - N_POLICY].bytes[k] : &rows[i].flops[k];
             figure_parts parts;
             figure_case f = of(rows[i % N_POLICY].policy, at->n);
             double got = NAN, room = 1;
